@@ -1,0 +1,40 @@
+# The short way to everything; CMakePresets.json holds the real configuration.
+#   make        build build/release/moeflux
+#   make demo   install what is missing, build, let the bundled model answer
+#   make test   install what is missing, build, run every test
+#   make asan   the tests under AddressSanitizer and UBSan;  make tsan: under ThreadSanitizer
+#   make format / make tidy / make clean
+
+JOBS ?= $(shell nproc)
+BINARY := build/release/moeflux
+
+.PHONY: all deps demo test asan tsan format tidy clean
+
+all: deps build/release/build.ninja
+	cmake --build --preset release --parallel $(JOBS) --target moeflux
+
+deps:
+	@scripts/install_deps.sh
+
+build/%/build.ninja: CMakePresets.json
+	cmake --preset $*
+
+demo: all
+	@scripts/demo.sh $(BINARY)
+
+test: deps build/release/build.ninja
+	cmake --build --preset release --parallel $(JOBS)
+	ctest --preset release --parallel $(JOBS)
+
+asan tsan: %: deps build/%/build.ninja
+	cmake --build --preset $@ --parallel $(JOBS)
+	ctest --preset $@ --parallel $(JOBS)
+
+format:
+	git ls-files '*.h' '*.cpp' | xargs clang-format -i
+
+tidy: build/dev/build.ninja
+	git ls-files 'src/*.cpp' | xargs clang-tidy -p build/dev --quiet
+
+clean:
+	rm -rf build

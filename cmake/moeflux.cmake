@@ -1,0 +1,48 @@
+# How every target of the project is compiled: one place for flags, one function per kind of target.
+
+add_library(moeflux_flags INTERFACE)
+target_compile_options(moeflux_flags INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor -Wold-style-cast
+  -Wcast-qual -Woverloaded-virtual -Werror
+  # A contracted multiply-add would make a result depend on the compiler and the ISA it targets.
+  -ffp-contract=off)
+target_include_directories(moeflux_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
+if(MOEFLUX_SANITIZE)
+  target_compile_options(moeflux_flags INTERFACE -fsanitize=${MOEFLUX_SANITIZE} -fno-omit-frame-pointer
+    -fno-sanitize-recover=all)
+  target_link_options(moeflux_flags INTERFACE -fsanitize=${MOEFLUX_SANITIZE})
+endif()
+
+# moeflux_library(NAME SOURCES a.cpp ... DEPS base quant ... LIBS fmt::fmt ...)
+# One folder of src/ is one static library. DEPS are other folders; tests/layers checks the includes against the
+# same rule (docs/ARCHITECTURE.md).
+function(moeflux_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LIBS" ${ARGN})
+  add_library(moeflux_${name} STATIC ${ARG_SOURCES})
+  target_link_libraries(moeflux_${name} PRIVATE moeflux_flags)
+  target_include_directories(moeflux_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
+  foreach(dep ${ARG_DEPS})
+    target_link_libraries(moeflux_${name} PUBLIC moeflux_${dep})
+  endforeach()
+  target_link_libraries(moeflux_${name} PUBLIC ${ARG_LIBS})
+endfunction()
+
+# moeflux_test(NAME SOURCES x_test.cpp ... DEPS text ... [LABELS kernel] [TIMEOUT s])
+# One test binary per folder of tests/; every TEST in it is its own ctest entry.
+function(moeflux_test name)
+  cmake_parse_arguments(ARG "" "LABELS;TIMEOUT" "SOURCES;DEPS;LIBS" ${ARGN})
+  if(NOT ARG_LABELS)
+    set(ARG_LABELS unit)
+  endif()
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE moeflux_flags moeflux_test_support GTest::gtest_main ${ARG_LIBS})
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+  foreach(dep ${ARG_DEPS})
+    target_link_libraries(${name} PRIVATE moeflux_${dep})
+  endforeach()
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60
+    PROPERTIES LABELS ${ARG_LABELS} TIMEOUT ${ARG_TIMEOUT})
+endfunction()

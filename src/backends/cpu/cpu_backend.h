@@ -1,0 +1,43 @@
+// The CPU backend: memory is host memory, loops run on a thread pool, inner loops come from a KernelTable.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "backends/backend.h"
+#include "backends/cpu/kernels.h"
+#include "base/thread_pool.h"
+
+namespace moeflux::cpu {
+
+class CpuBackend final : public Backend {
+ public:
+  CpuBackend(const BackendOptions& options, const KernelTable& kernels)
+      : pool_(options.n_threads), kernels_(kernels), scratch_(static_cast<std::size_t>(pool_.size())) {}
+
+  std::string name() const override;
+
+  void embed(const EmbedOp& op) override;
+  void rms_norm(const RmsNormOp& op) override;
+  void matmul(const MatmulOp& op) override;
+  void add(const AddOp& op) override;
+  void copy(const CopyOp& op) override;
+  void rope(const RopeOp& op) override;
+  void attention(const AttentionOp& op) override;
+  void short_conv(const ShortConvOp& op) override;
+  void gated_delta(const GatedDeltaOp& op) override;
+  void latent_attention(const LatentAttentionOp& op) override;
+  void head_matmul(const HeadMatmulOp& op) override;
+  void ffn(const FfnOp& op) override;
+  void combine(const CombineOp& op) override;
+
+ private:
+  // Per-thread scratch of at least n floats; grows to the largest size an op has asked for and stays there.
+  float* scratch(int worker, std::int64_t n);
+
+  ThreadPool pool_;
+  const KernelTable& kernels_;
+  std::vector<std::vector<float>> scratch_;
+};
+
+}  // namespace moeflux::cpu

@@ -1,0 +1,65 @@
+#include "backends/cpu/kernels.h"
+
+#include <array>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "base/cpu_features.h"
+#include "base/error.h"
+
+namespace moeflux::cpu {
+
+namespace {
+
+struct Candidate {
+  const KernelTable* table;
+  bool supported;
+};
+
+// Every table compiled in, from the plainest to the best.
+const auto& candidates() {
+  static const std::array kCandidates{
+      Candidate{&scalar_kernels(), true},
+#if defined(__x86_64__)
+      Candidate{&avx2_kernels(), cpu_features().avx2},
+      Candidate{&avx512_kernels(), cpu_features().avx512},
+#endif
+  };
+  return kCandidates;
+}
+
+}  // namespace
+
+std::span<const KernelTable* const> supported_kernels() {
+  static const std::vector<const KernelTable*> kSupported = [] {
+    std::vector<const KernelTable*> tables;
+    for (const Candidate& candidate : candidates()) {
+      if (candidate.supported) tables.push_back(candidate.table);
+    }
+    return tables;
+  }();
+  return kSupported;
+}
+
+const KernelTable& select_kernels(std::string_view name) {
+  if (name.empty()) return *supported_kernels().back();
+  std::string known;
+  for (const Candidate& candidate : candidates()) {
+    if (name == candidate.table->name) {
+      if (!candidate.supported) fail(Errc::Unsupported, "this processor has no {}", name);
+      return *candidate.table;
+    }
+    known += known.empty() ? "" : ", ";
+    known += candidate.table->name;
+  }
+  fail(Errc::BadInput, "unknown instruction set \"{}\" (known: {})", name, known);
+}
+
+float sigmoid(float x) noexcept { return 1.0f / (1.0f + std::exp(-x)); }
+
+float silu(float x) noexcept { return x / (1.0f + std::exp(-x)); }
+
+float softplus(float x) noexcept { return x > 20.0f ? x : std::log1p(std::exp(x)); }
+
+}  // namespace moeflux::cpu

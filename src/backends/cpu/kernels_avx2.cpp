@@ -1,0 +1,141 @@
+// Compiled for AVX2; reached only through the table. Includes nothing that could be instantiated here and linked into
+// code for other processors.
+#if defined(__x86_64__)
+
+#include <immintrin.h>
+
+#include <cstdint>
+#include <cstring>
+
+#include "backends/cpu/kernels.h"
+#include "quant/codec.h"
+
+namespace moeflux::cpu {
+namespace {
+
+// Lanes 0..7 and 8..15 of the 16 partial sums.
+struct Sums {
+  __m256 low, high;
+};
+
+// The tail goes to lanes 0, 1, ...; then the tree of the scalar reference: 16, 8, 4, 2, 1.
+float finish(Sums s, const float* a, const float* b, std::int64_t n_tail) noexcept {
+  if (n_tail > 0) {
+    alignas(32) float lanes[16];
+    _mm256_store_ps(lanes, s.low);
+    _mm256_store_ps(lanes + 8, s.high);
+    for (std::int64_t i = 0; i < n_tail; ++i) lanes[i] += a[i] * b[i];
+    s.low = _mm256_load_ps(lanes);
+    s.high = _mm256_load_ps(lanes + 8);
+  }
+  const __m256 eight = _mm256_add_ps(s.low, s.high);
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+
+void accumulate(Sums& s, __m256 a_low, __m256 a_high, const float* b) noexcept {
+  s.low = _mm256_add_ps(s.low, _mm256_mul_ps(a_low, _mm256_loadu_ps(b)));
+  s.high = _mm256_add_ps(s.high, _mm256_mul_ps(a_high, _mm256_loadu_ps(b + 8)));
+}
+
+float dot(const float* a, const float* b, std::int64_t n) noexcept {
+  Sums s{_mm256_setzero_ps(), _mm256_setzero_ps()};
+  std::int64_t i = 0;
+  for (; i + 16 <= n; i += 16) accumulate(s, _mm256_loadu_ps(a + i), _mm256_loadu_ps(a + i + 8), b + i);
+  return finish(s, a + i, b + i, n - i);
+}
+
+void dot_rows(const float* a, const float* x, std::int64_t x_stride, std::int64_t n_rows, std::int64_t n, float* y,
+              std::int64_t y_stride) noexcept {
+  constexpr int kRows = 4;  // independent chains hide the latency of an add
+  std::int64_t row = 0;
+  for (; row + kRows <= n_rows; row += kRows) {
+    const float* b = x + row * x_stride;
+    Sums s[kRows];
+    for (Sums& each : s) each = {_mm256_setzero_ps(), _mm256_setzero_ps()};
+    std::int64_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+      const __m256 low = _mm256_loadu_ps(a + i);
+      const __m256 high = _mm256_loadu_ps(a + i + 8);
+      for (int r = 0; r < kRows; ++r) accumulate(s[r], low, high, b + r * x_stride + i);
+    }
+    for (int r = 0; r < kRows; ++r) y[(row + r) * y_stride] = finish(s[r], a + i, b + r * x_stride + i, n - i);
+  }
+  for (; row < n_rows; ++row) y[row * y_stride] = dot(a, x + row * x_stride, n);
+}
+
+void axpy(float scale, const float* x, float* y, std::int64_t n) noexcept {
+  const __m256 s = _mm256_set1_ps(scale);
+  std::int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    _mm256_storeu_ps(y + i, _mm256_add_ps(_mm256_loadu_ps(y + i), _mm256_mul_ps(s, _mm256_loadu_ps(x + i))));
+  }
+  for (; i < n; ++i) y[i] += scale * x[i];
+}
+
+float load_scale(DType dtype, const std::byte* at) noexcept {
+  float value = 0;
+  decode_floats(dtype, at, 1, &value);
+  return value;
+}
+
+// 8 codes of b bits are b bytes; PDEP spreads them over the bytes of a word.
+void decode_affine(const WeightView& m, std::int64_t row, float* out) noexcept {
+  const WeightFormat& f = m.format;
+  const auto scale_size = static_cast<std::int64_t>(dtype_size(f.scale_dtype));
+  const std::int64_t n_groups = m.cols / f.group;
+  const std::byte* data = m.data + row * (m.cols * f.bits / 8);
+  const std::byte* scales = m.scales + row * n_groups * scale_size;
+  const std::byte* biases = m.biases + row * n_groups * scale_size;
+  const std::uint64_t spread = 0x0101010101010101u * ((1u << f.bits) - 1);
+  for (std::int64_t g = 0; g < n_groups; ++g) {
+    const __m256 scale = _mm256_set1_ps(load_scale(f.scale_dtype, scales + g * scale_size));
+    const __m256 bias = _mm256_set1_ps(load_scale(f.scale_dtype, biases + g * scale_size));
+    for (int i = 0; i < f.group; i += 8, data += f.bits, out += 8) {
+      std::uint64_t word = 0;
+      std::memcpy(&word, data, static_cast<std::size_t>(f.bits));
+      const __m128i bytes = _mm_cvtsi64_si128(static_cast<long long>(_pdep_u64(word, spread)));
+      const __m256 codes = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes));
+      _mm256_storeu_ps(out, _mm256_add_ps(_mm256_mul_ps(scale, codes), bias));
+    }
+  }
+}
+
+void decode_16_bit(const WeightView& m, std::int64_t row, float* out) noexcept {
+  const std::byte* data = m.data + row * m.cols * 2;
+  std::int64_t i = 0;
+  for (; i + 8 <= m.cols; i += 8) {
+    const __m128i halves = _mm_loadu_si128(static_cast<const __m128i*>(static_cast<const void*>(data + i * 2)));
+    const __m256 values =
+        m.format.kind == WeightKind::F16
+            ? _mm256_cvtph_ps(halves)
+            : _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
+    _mm256_storeu_ps(out + i, values);
+  }
+  decode_floats(m.format.kind == WeightKind::F16 ? DType::F16 : DType::BF16, data + i * 2, m.cols - i, out + i);
+}
+
+void decode_row_avx2(const WeightView& m, std::int64_t row, float* out) noexcept {
+  switch (m.format.kind) {
+    case WeightKind::Affine: return decode_affine(m, row, out);
+    case WeightKind::F16:
+    case WeightKind::BF16: return decode_16_bit(m, row, out);
+    default: return decode_row(m, row, out);
+  }
+}
+
+}  // namespace
+
+const KernelTable& avx2_kernels() {
+  static constexpr KernelTable kTable{.name = "avx2",
+                                      .decode_row = decode_row_avx2,
+                                      .dot = dot,
+                                      .dot_rows = dot_rows,
+                                      .axpy = axpy};
+  return kTable;
+}
+
+}  // namespace moeflux::cpu
+
+#endif

@@ -1,0 +1,61 @@
+// A fixed set of threads that share loops. One thread at a time may call parallel_for; the caller works too.
+//
+// Which thread runs which part of a loop is not defined, so a body must compute each index independently of the
+// others: then results are the same for every number of threads.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace moeflux {
+
+class ThreadPool {
+ public:
+  // n_threads >= 1, the caller included. 0: one per core this process may run on.
+  explicit ThreadPool(int n_threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int size() const { return static_cast<int>(workers_.size()) + 1; }
+
+  // Calls body(begin, end, worker) for disjoint ranges that cover [0, count), each of at most `grain` indices.
+  // worker is in [0, size()): the index of per-thread scratch. The first exception of a body is rethrown here.
+  template <class Body>
+  void parallel_for(std::int64_t count, std::int64_t grain, const Body& body) {
+    run({&body,
+         [](const void* erased, std::int64_t begin, std::int64_t end, int worker) {
+           (*static_cast<const Body*>(erased))(begin, end, worker);
+         },
+         count, grain});
+  }
+
+ private:
+  struct Loop {  // a reference to the caller's body: no allocation
+    const void* body = nullptr;
+    void (*call)(const void* body, std::int64_t begin, std::int64_t end, int worker) = nullptr;
+    std::int64_t count = 0;
+    std::int64_t grain = 1;
+  };
+
+  void run(const Loop& loop);
+  void work(int worker);
+  void run_loop(int worker);
+
+  std::vector<std::jthread> workers_;
+  std::mutex mutex_;
+  std::condition_variable wake_, done_;
+  std::uint64_t generation_ = 0;  // counts loops; a worker joins each generation once
+  int n_busy_ = 0;
+  bool stopping_ = false;
+  Loop loop_;
+  std::atomic<std::int64_t> next_{0};
+  std::exception_ptr error_;
+};
+
+}  // namespace moeflux

@@ -1,0 +1,78 @@
+#include "cli/build_info.h"
+
+#include <array>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include "cli/version.h"
+#include "engine/engine.h"
+
+namespace moeflux::cli {
+namespace {
+
+// As /proc/cpuinfo spells them: x86, then Arm.
+constexpr std::array kInteresting{"sse4_2",      "avx",         "avx2",        "fma",      "f16c",     "avx_vnni",
+                                  "avx512f",     "avx512bw",    "avx512vl",    "avx512_vnni", "avx512_bf16",
+                                  "avx512_fp16", "amx_tile",    "amx_int8",    "amx_bf16", "asimd",    "asimddp",
+                                  "i8mm",        "bf16",        "sve",         "sve2"};
+
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return ::sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 0;
+}
+
+}  // namespace
+
+std::string program_version() { return MOEFLUX_VERSION; }
+std::string program_commit() { return MOEFLUX_COMMIT; }
+std::string build_type() { return MOEFLUX_BUILD_TYPE; }
+
+std::string compiler() {
+#if defined(__clang__)
+  return fmt::format("clang {}.{}.{}", __clang_major__, __clang_minor__, __clang_patchlevel__);
+#elif defined(__GNUC__)
+  return fmt::format("g++ {}.{}.{}", __GNUC__, __GNUC_MINOR__, __GNUC_PATCHLEVEL__);
+#else
+  return "unknown compiler";
+#endif
+}
+
+std::string version_line() {
+  std::string parts = program_commit();
+  for (const std::string& part : {build_type(), compiler()}) {
+    if (!part.empty()) parts += (parts.empty() ? "" : ", ") + part;
+  }
+  return fmt::format("moeflux {} ({})", program_version(), parts);
+}
+
+CpuInfo cpu_info() {
+  CpuInfo info{.name = "unknown", .n_cores = usable_cores(), .features = {}};
+  std::ifstream file("/proc/cpuinfo");
+  std::set<std::string> flags;
+  for (std::string line; std::getline(file, line) && (flags.empty() || info.name == "unknown");) {
+    const std::size_t colon = line.find(": ");
+    if (colon == std::string::npos) continue;
+    if (line.compare(0, 10, "model name") == 0) info.name = line.substr(colon + 2);
+    if (line.compare(0, 5, "flags") == 0 || line.compare(0, 8, "Features") == 0) {
+      std::istringstream words(line.substr(colon + 2));
+      for (std::string word; words >> word;) flags.insert(word);
+    }
+  }
+  for (const char* feature : kInteresting) {
+    if (flags.count(feature) > 0) info.features.emplace_back(feature);
+  }
+  return info;
+}
+
+std::vector<std::string> backend_names() {
+  BackendOptions options;
+  options.n_threads = 1;
+  return {make_cpu_backend(options)->name()};
+}
+
+}  // namespace moeflux::cli

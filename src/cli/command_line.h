@@ -1,0 +1,89 @@
+// The command line: commands declare their options here, CLI11 parses them, and everything a user sees of it (help,
+// messages, suggestions) comes from one place. The only user of CLI11 is command_line.cpp.
+//
+// Arguments that are no options reach a command byte for byte: CLI11 would take "[a, b]" apart and read "++" as markup,
+// so they never pass through it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace moeflux::cli {
+
+// Exit codes of the program.
+inline constexpr int kSuccess = 0;
+inline constexpr int kFailure = 1;
+inline constexpr int kUsage = 2;
+inline constexpr int kInterrupted = 130;
+
+// The command line itself is wrong. `command` is the one whose --help tells more, or "".
+class UsageError : public std::runtime_error {
+ public:
+  explicit UsageError(const std::string& message, std::string command = "")
+      : std::runtime_error(message), command_(std::move(command)) {}
+  const std::string& command() const { return command_; }
+
+ private:
+  std::string command_;
+};
+
+// One command under construction. Targets of options must live as long as the command line.
+class Command {
+ public:
+  Command(std::string name, const std::string& description);
+  ~Command();
+
+  // Options declared from here on are listed under `title`.
+  Command& group(std::string title);
+  // `names` is "-n,--predict" or "--predict".
+  Command& flag(const std::string& names, bool& target, const std::string& help);
+  // T: std::string, std::int64_t, double, std::optional of one of these (empty unless given), or
+  // std::vector<std::string> for an option that may be repeated. `value` names the value in the help: "FILE".
+  template <class T>
+  Command& option(const std::string& names, T& target, const std::string& value, const std::string& help);
+  // One more spelling for an option, such as llama.cpp's "-sys", which CLI11 cannot have.
+  Command& spelling(const std::string& other, const std::string& option);
+
+  // How the arguments that are no options look in the usage line, and how many there may be.
+  Command& arguments(const std::string& usage, std::size_t max);
+  Command& example(const std::string& line);  // without the leading "moeflux "
+  Command& note(const std::string& line);     // at the end of the help
+
+  // The body gets the arguments that are no options and returns the exit code.
+  void run(std::function<int(const std::vector<std::string>&)> body);
+
+ private:
+  friend class CommandLine;
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+class CommandLine {
+ public:
+  CommandLine(std::string description, std::string version);
+
+  Command& add(const std::string& name, const std::string& description);
+  void example(const std::string& line) { examples_.push_back(line); }
+  void note(const std::string& line) { notes_.push_back(line); }
+
+  // Parses and runs. Help and version go to stdout and are a success. Throws UsageError, and what commands throw.
+  int run(const std::vector<std::string>& arguments);
+
+ private:
+  int run_command(Command::State& command, const std::vector<std::string>& arguments);
+  std::string help() const;
+
+  std::string description_;
+  std::string version_;
+  std::vector<std::unique_ptr<Command>> commands_;
+  std::vector<std::string> examples_, notes_;
+};
+
+// The candidate that a mistyped word most likely meant, or "".
+std::string closest(const std::string& word, const std::vector<std::string>& candidates);
+
+}  // namespace moeflux::cli

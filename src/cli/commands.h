@@ -1,0 +1,18 @@
+// Every command of the program, one file each.
+#pragma once
+
+#include "cli/command_line.h"
+
+namespace moeflux::cli {
+
+void add_run_command(CommandLine& line);
+void add_info_command(CommandLine& line);
+void add_tokenize_command(CommandLine& line);
+void add_template_command(CommandLine& line);
+void add_verify_command(CommandLine& line);
+void add_eval_command(CommandLine& line);
+void add_convert_command(CommandLine& line);
+void add_check_command(CommandLine& line);
+void add_version_command(CommandLine& line);
+
+}  // namespace moeflux::cli

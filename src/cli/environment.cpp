@@ -1,0 +1,33 @@
+#include "cli/environment.h"
+
+#include <cstdlib>
+
+namespace moeflux::cli {
+namespace {
+
+std::optional<std::string> variable(const char* name) {
+  // Nothing in this program changes its environment.
+  const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe)
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+const Environment& environment() {
+  static const Environment read{.model = variable("MOEFLUX_MODEL"),
+                                .ram = variable("MOEFLUX_RAM"),
+                                .threads = variable("MOEFLUX_THREADS"),
+                                .no_color = variable("NO_COLOR")};
+  return read;
+}
+
+std::vector<EnvironmentVariable> environment_variables() {
+  const Environment& values = environment();
+  return {{"MOEFLUX_MODEL", "the model to use when a command names none", values.model},
+          {"MOEFLUX_RAM", "ceiling for memory, as --ram", values.ram},
+          {"MOEFLUX_THREADS", "threads to compute with, as --threads", values.threads},
+          {"NO_COLOR", "set to anything: no colours", values.no_color}};
+}
+
+}  // namespace moeflux::cli

@@ -1,0 +1,26 @@
+// The environment variables of the program: read here, once, and nowhere else. A command-line option always wins.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace moeflux::cli {
+
+struct Environment {  // a variable that is empty counts as not set
+  std::optional<std::string> model;     // MOEFLUX_MODEL
+  std::optional<std::string> ram;       // MOEFLUX_RAM
+  std::optional<std::string> threads;   // MOEFLUX_THREADS
+  std::optional<std::string> no_color;  // NO_COLOR
+};
+const Environment& environment();
+
+// For `moeflux info` and the help.
+struct EnvironmentVariable {
+  const char* name;
+  const char* meaning;
+  std::optional<std::string> value;
+};
+std::vector<EnvironmentVariable> environment_variables();
+
+}  // namespace moeflux::cli

@@ -1,0 +1,143 @@
+#include "cli/model_options.h"
+
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "cli/environment.h"
+#include "cli/interrupt.h"
+#include "cli/progress.h"
+
+namespace moeflux::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kCheckpointSuffix = ".safetensors";
+constexpr std::int64_t kMaxThreads = 1024;
+
+bool is_checkpoint_file(std::string_view name) {
+  return name.size() > kCheckpointSuffix.size() &&
+         name.substr(name.size() - kCheckpointSuffix.size()) == kCheckpointSuffix;
+}
+
+bool is_model(const std::string& argument) {
+  return directory_exists(argument) || (is_checkpoint_file(argument) && file_exists(argument));
+}
+
+// Whether an argument that is no model was meant as one. A mistyped path must not become a prompt.
+bool looks_like_path(const std::string& argument, bool more_follows) {
+  if (argument.find_first_of(" \t\n") != std::string::npos) return false;
+  for (const std::string_view start : {"/", "./", "../", "~/"}) {
+    if (argument.compare(0, start.size(), start) == 0) return true;
+  }
+  return is_checkpoint_file(argument) || (more_follows && argument.find('/') != std::string::npos);
+}
+
+// Beside the program: in a build directory of the source tree, or where it is installed.
+std::string bundled_model() {
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  if (!error) {
+    const fs::path bin = program.parent_path();
+    for (const char* place : {"../../models/demo", "../share/moeflux/models/demo"}) {
+      const fs::path model = (bin / place).lexically_normal();
+      if (fs::is_directory(model, error)) return model.string();
+    }
+  }
+  fail(Errc::NotFound, "no model given, and the bundled one is not beside the program; name one: -m MODEL");
+}
+
+int thread_count(const ModelOptions& options) {
+  std::int64_t n = options.threads.value_or(0);
+  if (!options.threads && environment().threads) {
+    const std::string& text = *environment().threads;
+    const auto result = std::from_chars(text.data(), text.data() + text.size(), n);
+    if (result.ec != std::errc() || result.ptr != text.data() + text.size()) n = -1;
+  }
+  if (n < 0 || n > kMaxThreads) {
+    throw UsageError(fmt::format("--threads and MOEFLUX_THREADS must be from 0 (every core) to {}", kMaxThreads));
+  }
+  return static_cast<int>(n);
+}
+
+std::uint64_t memory_limit(const ModelOptions& options) {
+  if (options.ram) return parse_size(*options.ram, "--ram");
+  if (environment().ram) return parse_size(*environment().ram, "MOEFLUX_RAM");
+  return 0;
+}
+
+}  // namespace
+
+std::uint64_t parse_size(const std::string& text, const std::string& option) {
+  double value = 0;
+  const char* end = text.data() + text.size();
+  const auto result = std::from_chars(text.data(), end, value);
+  std::string_view unit(result.ptr, static_cast<std::size_t>(end - result.ptr));
+  int power = 0;
+  if (!unit.empty()) {
+    power = static_cast<int>(std::string_view("KMGT").find(static_cast<char>(unit[0] & ~0x20))) + 1;
+    if (power > 0) unit.remove_prefix(1);
+    if (unit == "B" || unit == "iB") unit = {};
+  }
+  const double bytes = value * std::pow(1024.0, power);
+  if (result.ec != std::errc() || !unit.empty() || !(bytes >= 1 && bytes < 1e18)) {
+    throw UsageError(fmt::format("{}: \"{}\" is not a size such as 6G or 512M", option, text));
+  }
+  return static_cast<std::uint64_t>(bytes);
+}
+
+void add_model_option(Command& command, ModelOptions& options) {
+  command.group("Model").option("-m,--model", options.model, "PATH",
+                                "checkpoint (default: the bundled one) [env: MOEFLUX_MODEL]");
+}
+
+void add_machine_options(Command& command, ModelOptions& options) {
+  command.group("Model")
+      .option("-c,--ctx-size", options.context, "N",
+              fmt::format("tokens of context (default: the model's, at most {})", kDefaultContext))
+      .option("-t,--threads", options.threads, "N", "threads (default: every core) [env: MOEFLUX_THREADS]")
+      .option("--ram", options.ram, "SIZE", "ceiling for memory, such as 6G (default: what is free) [env: MOEFLUX_RAM]");
+}
+
+ModelArgument take_model(const ModelOptions& options, const std::vector<std::string>& arguments) {
+  if (options.model) return {*options.model, arguments};
+  if (!arguments.empty()) {
+    if (is_model(arguments[0])) return {arguments[0], {arguments.begin() + 1, arguments.end()}};
+    if (looks_like_path(arguments[0], arguments.size() > 1)) {
+      fail(Errc::NotFound, "{}: no such model", arguments[0]);
+    }
+  }
+  return {environment().model ? *environment().model : bundled_model(), arguments};
+}
+
+std::string only_model(const ModelOptions& options, const std::vector<std::string>& arguments) {
+  const ModelArgument found = take_model(options, arguments);
+  if (!found.rest.empty()) fail(Errc::NotFound, "{}: no such model", found.rest[0]);
+  return found.model;
+}
+
+std::unique_ptr<Engine> open_engine(const std::string& model, const ModelOptions& options,
+                                    const GeneralOptions& general) {
+  EngineOptions engine_options;
+  engine_options.n_threads = thread_count(options);
+  engine_options.memory_bytes = memory_limit(options);
+  if (options.context && *options.context < 1) throw UsageError("--ctx-size must be at least 1");
+  engine_options.context_length = options.context.value_or(0);
+  ProgressBar bar(fmt::format("loading {}", model), general.show_progress());
+  engine_options.progress = [&](std::uint64_t done, std::uint64_t total) {
+    throw_if_interrupted();
+    bar.update(done, total, fmt::format("{} of {}", format_bytes(done), format_bytes(total)));
+  };
+  auto engine = std::make_unique<Engine>(model, engine_options);
+  if (options.context && *options.context > engine->context_length()) {
+    general.note(fmt::format("the model's context is {} tokens; -c {} is more than it has", engine->context_length(),
+                             *options.context));
+  }
+  return engine;
+}
+
+}  // namespace moeflux::cli

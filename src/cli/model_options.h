@@ -1,0 +1,44 @@
+// Which model a command works with, and the machine it may use for it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/command_line.h"
+#include "cli/general_options.h"
+#include "engine/engine.h"
+
+namespace moeflux::cli {
+
+struct ModelOptions {
+  std::optional<std::string> model;
+  std::optional<std::int64_t> context;
+  std::optional<std::int64_t> threads;
+  std::optional<std::string> ram;
+};
+
+void add_model_option(Command& command, ModelOptions& options);     // -m
+void add_machine_options(Command& command, ModelOptions& options);  // -c, -t, --ram
+
+// A command takes its model with -m, or as the first argument if that is a directory or a .safetensors file; else the
+// model is $MOEFLUX_MODEL, else the bundled one.
+struct ModelArgument {
+  std::string model;
+  std::vector<std::string> rest;  // the arguments after it
+};
+ModelArgument take_model(const ModelOptions& options, const std::vector<std::string>& arguments);
+
+// For commands whose only argument is the model: it must exist, and nothing may follow.
+std::string only_model(const ModelOptions& options, const std::vector<std::string>& arguments);
+
+// Opens it, showing progress. Ctrl-C while loading throws Error(Cancelled).
+std::unique_ptr<Engine> open_engine(const std::string& model, const ModelOptions& options,
+                                    const GeneralOptions& general);
+
+// "6G", "512M", "1.5GiB": powers of 1024. Throws UsageError naming `option`.
+std::uint64_t parse_size(const std::string& text, const std::string& option);
+
+}  // namespace moeflux::cli

@@ -1,0 +1,76 @@
+#include "cli/text_input.h"
+
+#include <array>
+#include <cerrno>
+#include <system_error>
+
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory_budget.h"
+#include "base/utf8.h"
+#include "cli/command_line.h"
+#include "cli/terminal.h"
+
+namespace moeflux::cli {
+namespace {
+
+constexpr std::size_t kMaxBytes = 64u << 20;  // far beyond any context
+constexpr const char* kStandardInput = "standard input";
+
+std::string read_stdin() {
+  std::string text;
+  std::array<char, 65536> buffer;
+  while (true) {
+    const ssize_t n = ::read(STDIN_FILENO, buffer.data(), buffer.size());
+    if (n == 0) return text;
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail(Errc::Io, "{}: {}", kStandardInput, std::generic_category().message(errno));
+    text.append(buffer.data(), static_cast<std::size_t>(n));
+    if (text.size() > kMaxBytes) {
+      fail(Errc::LimitExceeded, "{}: more than {}", kStandardInput, format_bytes(kMaxBytes));
+    }
+  }
+}
+
+std::string read_bytes(const std::string& path) { return path == "-" ? read_stdin() : read_text_file(path, kMaxBytes); }
+
+const std::string& origin_of(const std::string& path) {
+  static const std::string standard_input = kStandardInput;
+  return path == "-" ? standard_input : path;
+}
+
+}  // namespace
+
+void check_utf8(const std::string& text, const std::string& origin) {
+  const std::size_t at = find_invalid_utf8(text);
+  if (at == std::string::npos) return;
+  fail(Errc::BadInput, "{}: not valid UTF-8 at byte {} (0x{:02x}); convert it, for example with iconv", origin, at,
+       static_cast<unsigned char>(text[at]));
+}
+
+std::string read_text(const std::string& path) {
+  std::string text = read_bytes(path);
+  check_utf8(text, origin_of(path));
+  if (!text.empty() && text.back() == '\n') text.pop_back();
+  return text;
+}
+
+Json read_json(const std::string& path) { return parse_json(read_bytes(path), origin_of(path)); }
+
+std::optional<std::string> find_text(const std::vector<std::string>& arguments,
+                                     const std::optional<std::string>& file) {
+  if (!arguments.empty()) {
+    if (file) throw UsageError(fmt::format("text given twice: as an argument and with --file {}", *file));
+    std::string text;
+    for (const std::string& argument : arguments) text += (text.empty() ? "" : " ") + argument;
+    check_utf8(text, "the text on the command line");
+    return text;
+  }
+  if (file) return read_text(*file);
+  if (!stdin_is_terminal()) return read_text("-");
+  return std::nullopt;
+}
+
+}  // namespace moeflux::cli

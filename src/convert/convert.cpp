@@ -1,0 +1,305 @@
+#include "convert/convert.h"
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <mutex>
+#include <thread>
+
+#include <sys/stat.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/thread_pool.h"
+#include "convert/bandwidth.h"
+#include "convert/container_writer.h"
+#include "convert/dense_tensors.h"
+#include "convert/expert_record.h"
+#include "convert/model_files.h"
+#include "source/checksum.h"
+#include "source/container.h"
+#include "source/flash_moe.h"
+#include "source/safetensors.h"
+
+namespace moeflux {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kMaxThreads = 8;  // more would only hold more experts in memory
+
+// Another checkpoint in the target would lose its config to ours, or be the source itself.
+void refuse_checkpoints(const std::string& to) {
+  if (!directory_exists(to)) return;
+  if (holds_safetensors(to) || holds_flash_moe(to)) {
+    fail(Errc::BadInput, "{}: holds a checkpoint of another layout; give another directory", to);
+  }
+}
+
+// --force removes files of the names that the container will have: never the source's own.
+void refuse_own_files(const ModelSource& source, const ContainerSpec& spec, const std::string& to) {
+  std::error_code ignored;
+  if (fs::equivalent(source.path(), to, ignored)) {
+    fail(Errc::BadInput, "{}: is the model to convert; give another directory", to);
+  }
+  const ContainerManifest layout = lay_out(spec);
+  for (std::size_t i = 0; i < layout.files.size(); ++i) {
+    for (const DataFile& file : data_files(layout, i, to)) {
+      for (int j = 0; file_exists(file.path) && j < source.n_disk_files(); ++j) {
+        if (fs::equivalent(file.path, source.disk_file(j).path(), ignored)) {
+          fail(Errc::BadInput, "{}: belongs to the model to convert; give another directory",
+               file.path);
+        }
+      }
+    }
+  }
+}
+
+// As the manifest names it: relative where it lies inside of the container, which may then move.
+std::string stripe_directory(const std::string& directory, const std::string& container) {
+  const fs::path path = fs::weakly_canonical(fs::absolute(directory));
+  const fs::path base = fs::weakly_canonical(fs::absolute(container));
+  const fs::path relative = path.lexically_relative(base);
+  const bool inside = !relative.empty() && *relative.begin() != "..";
+  return inside ? relative.string() : path.string();
+}
+
+struct Stripes {
+  std::vector<StripeShare> shares;
+  bool measured = false;
+};
+
+Stripes name_stripes(const ConvertOptions& options, const std::string& to) {
+  Stripes stripes{options.stripes, false};
+  std::size_t n_open = 0;
+  for (StripeShare& share : stripes.shares) {
+    share.directory = stripe_directory(share.directory, to);
+    if (!(share.weight >= 0 && share.weight < 1e9)) {
+      fail(Errc::BadInput, "{}: a stripe's share must be positive", share.directory);
+    }
+    n_open += share.weight == 0 ? 1 : 0;
+    const auto same = std::count_if(stripes.shares.begin(), stripes.shares.end(),
+                                    [&](const auto& s) { return s.directory == share.directory; });
+    if (same > 1) fail(Errc::BadInput, "{}: is given as a stripe twice", share.directory);
+  }
+  if (n_open > 0 && n_open < stripes.shares.size()) {
+    fail(Errc::BadInput, "give shares for all stripes (DIR=3,DIR=1) or for none");
+  }
+  stripes.measured = n_open > 0;
+  return stripes;
+}
+
+// Weights that nobody gave: those an earlier run measured, else a measurement.
+void measure_stripes(Stripes& stripes, const std::string& to, bool force) {
+  if (!stripes.measured) return;
+  const std::optional<Json> header = force ? std::nullopt : unfinished_header(to);
+  const Json known = header ? header->value("stripes", Json::array()) : Json::array();
+  for (std::size_t i = 0; i < stripes.shares.size(); ++i) {
+    StripeShare& share = stripes.shares[i];
+    if (known.is_array() && i < known.size() && known[i].is_object() &&
+        known[i].value("directory", Json()) == share.directory) {
+      share.weight = JsonFields(known[i], to + ": convert.progress").number("weight");
+    } else {
+      const std::string directory = (fs::path(to) / share.directory).string();
+      fs::create_directories(directory);
+      share.weight = measure_read_bandwidth(directory);
+    }
+    if (!(share.weight > 0)) fail(Errc::BadInput, "{}: a stripe has no share", share.directory);
+  }
+}
+
+// Names source and options: what an unfinished conversion must agree on to be resumed.
+std::string identity_of(const ModelSource& source, const ConvertPlan& plan,
+                        const Stripes& stripes) {
+  std::string text = fmt::format("{}\n{}\n", layout_name(source.layout()), source.fingerprint());
+  for (int i = 0; source.fingerprint().empty() && i < source.n_disk_files(); ++i) {
+    const File& file = source.disk_file(i);
+    struct stat info {};
+    ::fstat(file.descriptor(), &info);
+    text += fmt::format("{} {} {}.{:09}\n", fs::path(file.path()).filename().string(), file.size(),
+                        info.st_mtim.tv_sec, info.st_mtim.tv_nsec);
+  }
+  for (const std::string& name : plan.dense) text += name + "\n";
+  for (const PlannedBank& bank : plan.banks) {
+    for (const PlannedMatrix& matrix : bank.matrices) {
+      text += fmt::format("{} {} {} {} {}\n", matrix.module, bank.n_experts, matrix.rows,
+                          matrix.cols, describe(matrix.format));
+    }
+  }
+  for (const StripeShare& share : stripes.shares) {
+    text += fmt::format("{} {}\n", share.directory, stripes.measured ? 0 : share.weight);
+  }
+  return checksum_text(checksum(text));
+}
+
+// The container must describe the model that the source describes.
+void check_same_model(const ConvertPlan& plan, const ModelIndex& from, const ModelSource& written) {
+  const ModelIndex to = describe_model(written).index;
+  const DenseWeights a = dense_weights(from.tensors), b = dense_weights(to.tensors);
+  bool same = a.matrices.size() == b.matrices.size() && a.vectors.size() == b.vectors.size() &&
+              from.experts.size() == to.experts.size();
+  for (std::size_t i = 0; same && i < a.matrices.size(); ++i) {
+    const StoredMatrix &x = a.matrices[i], &y = b.matrices[i];
+    same = x.name == y.name && x.format == y.format && x.rows == y.rows && x.cols == y.cols;
+  }
+  for (std::size_t i = 0; same && i < a.vectors.size(); ++i) {
+    const StoredVector &x = a.vectors[i], &y = b.vectors[i];
+    same = x.name == y.name && x.dtype == y.dtype && x.size == y.size && x.shift == y.shift;
+  }
+  for (std::size_t i = 0; same && i < to.experts.size(); ++i) {
+    const PlannedBank& bank = plan.banks[i];
+    same = to.experts[i].gate.count() == bank.n_experts &&
+           to.experts[i].gate.at(0).format == bank.matrices.front().format &&
+           to.experts[i].down.at(0).format == bank.matrices.back().format;
+  }
+  if (!same) {
+    fail(Errc::Unsupported,
+         "{}: the container would not be read as the model it was made from; please report the "
+         "config and the tensor names of this checkpoint",
+         written.path());
+  }
+}
+
+// Counts bytes and tells the caller, one thread at a time.
+class Meter {
+ public:
+  Meter(const ConvertOptions& options, std::uint64_t done, std::uint64_t total)
+      : options_(options), done_(done), total_(total) {
+    add(0);
+  }
+  void add(std::uint64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    done_ += bytes;
+    if (options_.progress) {
+      options_.progress({ConvertProgress::Stage::Writing, done_, total_});
+    }
+  }
+
+ private:
+  const ConvertOptions& options_;
+  std::mutex mutex_;
+  std::uint64_t done_, total_;
+};
+
+void write_dense(const ModelSource& source, const ConvertPlan& plan, ContainerWriter& writer,
+                 Meter& meter) {
+  for (std::size_t i = 0; i < plan.dense.size(); ++i) {
+    if (writer.has_tensor(i)) continue;
+    const Extent from = source.find(plan.dense[i])->extent();
+    writer.write_tensor(i, [&](std::uint64_t offset, std::span<std::byte> out) {
+      source.read({from.file, from.offset + offset, out.size()}, out);
+      meter.add(out.size());
+    });
+  }
+}
+
+void write_experts(const ModelSource& source, const ConvertPlan& plan, ContainerWriter& writer,
+                   Meter& meter, int n_threads) {
+  ThreadPool pool(n_threads);
+  std::vector<RecordBuilder> builders(static_cast<std::size_t>(pool.size()), RecordBuilder(source));
+  std::atomic<bool> failed = false;
+  for (std::size_t b = 0; b < plan.banks.size(); ++b) {
+    const PlannedBank& bank = plan.banks[b];
+    const auto write = [&](int expert, RecordBuilder& builder) {
+      const auto record = builder.build(bank, writer.layout().banks[b], expert);
+      writer.write_record(b, expert, record, errors_text(builder.errors()));
+      meter.add(record.size());
+    };
+    pool.parallel_for(bank.n_experts, 1, [&](std::int64_t begin, std::int64_t end, int worker) {
+      for (std::int64_t e = begin; e < end && !failed; ++e) {
+        if (writer.has_record(b, e)) continue;
+        try {
+          write(static_cast<int>(e), builders[static_cast<std::size_t>(worker)]);
+        } catch (...) {  // the other threads need not go on
+          failed = true;
+          throw;
+        }
+      }
+    });
+  }
+}
+
+BankReport report_bank(const PlannedBank& bank, std::size_t index, const ContainerWriter& writer) {
+  std::vector<SquaredError> sums(bank.matrices.size());
+  for (int e = 0; e < bank.n_experts; ++e) {
+    const auto errors = parse_errors(writer.record_note(index, e), sums.size());
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i].add(errors[i]);
+  }
+  BankReport report{.name = bank.name.substr(0, bank.name.size() - 1), .matrices = {}};
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    const PlannedMatrix& matrix = bank.matrices[i];
+    report.matrices.push_back({.projection = matrix.projection,
+                               .from = describe(matrix.from.at(0).format),
+                               .to = describe(matrix.format),
+                               .requantized = matrix.requantized,
+                               .relative_error = sums[i].relative()});
+  }
+  return report;
+}
+
+std::uint64_t weight_bytes(const ContainerManifest& layout) {
+  std::uint64_t bytes = 0;
+  for (const ContainerTensor& tensor : layout.tensors) bytes += tensor.bytes;
+  for (const ContainerBank& bank : layout.banks) {
+    bytes += bank.record_bytes * static_cast<std::uint64_t>(bank.n_experts);
+  }
+  return bytes;
+}
+
+int thread_count(int wanted) {
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  return wanted > 0 ? wanted : std::clamp(cores, 1, kMaxThreads);
+}
+
+}  // namespace
+
+ConvertReport convert(const std::string& from, const std::string& to,
+                      const ConvertOptions& options) {
+  refuse_checkpoints(to);
+  const auto source = open_source(from);
+  const ModelDescription model = describe_model(*source);
+  const ConvertPlan plan = plan_conversion(*source, model.index, options.requantize);
+  Stripes stripes = name_stripes(options, to);
+  const std::string identity = identity_of(*source, plan, stripes);
+  measure_stripes(stripes, to, options.force);
+
+  ContainerSpec spec = plan.spec(*source);
+  spec.stripes = stripes.shares;
+  spec.converted_by = options.converted_by;
+  refuse_own_files(*source, spec, to);
+  ContainerWriter writer(to, spec,
+                         {.identity = identity,
+                          .start_over = options.force,
+                          .checkpoint_bytes = options.checkpoint_bytes,
+                          .free = options.free});
+  const std::uint64_t bytes = weight_bytes(writer.layout());
+  Meter meter(options, writer.resumed_bytes(), bytes);
+  for (const TextFile& file : container_text_files(*source, plan.has_fp8)) {
+    writer.write_text(file.name, file.content);
+  }
+  const int n_threads = thread_count(options.n_threads);
+  write_dense(*source, plan, writer, meter);
+  write_experts(*source, plan, writer, meter, n_threads);
+  ScrubOptions verify{.n_threads = n_threads, .progress = {}};
+  if (options.progress) {
+    verify.progress = [&](std::uint64_t done, std::uint64_t total) {
+      options.progress({ConvertProgress::Stage::Verifying, done, total});
+    };
+  }
+  writer.finish(verify,
+                [&](const ModelSource& written) { check_same_model(plan, model.index, written); });
+
+  ConvertReport report{.fingerprint = writer.layout().fingerprint,
+                       .bytes = bytes,
+                       .resumed_bytes = writer.resumed_bytes(),
+                       .n_tensors = plan.dense.size(),
+                       .n_records = writer.layout().n_records(),
+                       .stripes = stripes.shares,
+                       .banks = {}};
+  for (std::size_t b = 0; b < plan.banks.size(); ++b) {
+    report.banks.push_back(report_bank(plan.banks[b], b, writer));
+  }
+  return report;
+}
+
+}  // namespace moeflux

@@ -1,0 +1,214 @@
+#include "convert/convert_plan.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "convert/dense_tensors.h"
+
+namespace moeflux {
+namespace {
+
+// "model.layers.3.mlp.experts.0.gate_proj.weight" -> "model.layers.3.mlp."
+std::string bank_name(const ExpertBank& bank) {
+  const std::string name = bank.gate.at(0).name;
+  for (const std::string_view form : {"switch_mlp.", "experts."}) {
+    const std::size_t at = name.rfind(form);
+    if (at != std::string::npos) return name.substr(0, at);
+  }
+  fail(Errc::Unsupported, "tensor \"{}\": routed experts of that name cannot be converted", name);
+}
+
+// A stacked tensor has one format for all experts.
+void check_uniform(const PlannedMatrix& planned, int n_experts, const std::string& path) {
+  const StoredMatrix first = planned.source(0);
+  for (int e = 1; e < n_experts; ++e) {
+    const StoredMatrix matrix = planned.source(e);
+    if (!(matrix.format == first.format)) {
+      fail(
+          Errc::Unsupported,
+          "{}: tensor \"{}\" is stored as {}, but \"{}\" as {}; a container needs the same for all "
+          "experts of a layer (--experts-bits makes it so)",
+          path, first.name, describe(first.format), matrix.name, describe(matrix.format));
+    }
+  }
+}
+
+// A fused FP8 matrix whose halves share a row of blocks: only together are they exact.
+bool shares_blocks(const ExpertBank& bank) {
+  return bank.gate.at(0).block_row0 != 0 || bank.up.at(0).block_row0 != 0;
+}
+
+void check_group(const PlannedMatrix& planned, int group) {
+  if (planned.cols % group != 0) {
+    fail(Errc::BadInput, "{}: has {} columns, which groups of {} do not divide; try --group 32",
+         planned.module, planned.cols, group);
+  }
+}
+
+class BankPlanner {
+ public:
+  BankPlanner(const ModelSource& source, const ExpertBank& bank,
+              const std::optional<Requantize>& requantize)
+      : path_(source.path()), bank_(bank), requantize_(requantize) {
+    planned_.name = bank_name(bank);
+    planned_.n_experts = bank.gate.count();
+  }
+
+  PlannedBank plan() {
+    add("gate_proj", bank_.gate);
+    add("up_proj", bank_.up);
+    add("down_proj", bank_.down);
+    if (shares_blocks(bank_) && !planned_.matrices[0].requantized) fuse();
+    const bool affine =
+        std::any_of(planned_.matrices.begin(), planned_.matrices.end(),
+                    [](const PlannedMatrix& m) { return m.format.kind == WeightKind::Affine; });
+    for (PlannedMatrix& matrix : planned_.matrices) {
+      matrix.module = planned_.name + (affine ? "switch_mlp." : "experts.") + matrix.projection;
+      if (matrix.requantized) {
+        check_group(matrix, matrix.format.group);
+      } else {
+        check_uniform(matrix, planned_.n_experts, path_);
+      }
+    }
+    return std::move(planned_);
+  }
+
+ private:
+  void add(const std::string& projection, const StoredExpertBank& from) {
+    const StoredMatrix first = from.at(0);
+    PlannedMatrix matrix{.projection = projection,
+                         .module = {},
+                         .from = from,
+                         .and_from = {},
+                         .format = first.format,
+                         .rows = first.rows,
+                         .cols = first.cols};
+    // More bits than there are would add bytes and no information.
+    const bool few_already = first.format.kind == WeightKind::Affine && requantize_ &&
+                             first.format.bits <= requantize_->bits;
+    if (requantize_ && !few_already) {
+      matrix.requantized = true;
+      matrix.format = {.kind = WeightKind::Affine,
+                       .bits = requantize_->bits,
+                       .group = requantize_->group,
+                       .scale_dtype = DType::BF16};
+    }
+    planned_.matrices.push_back(std::move(matrix));
+  }
+
+  void fuse() {
+    PlannedMatrix& gate = planned_.matrices[0];
+    gate.projection = "gate_up_proj";
+    gate.and_from = planned_.matrices[1].from;
+    gate.rows += planned_.matrices[1].rows;
+    planned_.matrices.erase(planned_.matrices.begin() + 1);
+    for (int e = 0; e < planned_.n_experts; ++e) {
+      const StoredMatrix top = bank_.gate.at(e), bottom = bank_.up.at(e);
+      const std::uint64_t block_rows =
+          static_cast<std::uint64_t>((gate.rows + gate.format.block - 1) / gate.format.block);
+      const std::uint64_t scale_bytes =
+          block_rows * static_cast<std::uint64_t>(scales_per_row(gate.format, gate.cols)) *
+          dtype_size(gate.format.scale_dtype);
+      const bool adjoin =
+          top.block_row0 == 0 && top.data.file == bottom.data.file &&
+          top.scales.file == bottom.scales.file &&
+          top.data.offset + top.data.bytes == bottom.data.offset &&
+          bottom.scales.offset + bottom.scales.bytes == top.scales.offset + scale_bytes;
+      if (!adjoin) {
+        fail(Errc::Unsupported, "{}: tensor \"{}\": gate and up share FP8 blocks but do not adjoin",
+             path_, top.name);
+      }
+    }
+  }
+
+  const std::string& path_;
+  const ExpertBank& bank_;
+  const std::optional<Requantize>& requantize_;
+  PlannedBank planned_;
+};
+
+void check_requantize(const std::optional<Requantize>& requantize) {
+  if (!requantize) return;
+  const std::array bits{2, 3, 4, 5, 6, 8};
+  const std::array groups{32, 64, 128};
+  if (std::find(bits.begin(), bits.end(), requantize->bits) == bits.end()) {
+    fail(Errc::BadInput, "experts can have 2, 3, 4, 5, 6 or 8 bits, not {}", requantize->bits);
+  }
+  if (std::find(groups.begin(), groups.end(), requantize->group) == groups.end()) {
+    fail(Errc::BadInput, "a group can have 32, 64 or 128 columns, not {}", requantize->group);
+  }
+}
+
+}  // namespace
+
+StoredMatrix PlannedMatrix::source(int expert) const {
+  StoredMatrix matrix = from.at(expert);
+  if (and_from.count() == 0) return matrix;
+  const StoredMatrix rest = and_from.at(expert);
+  matrix.rows += rest.rows;
+  matrix.data.bytes += rest.data.bytes;
+  matrix.scales.bytes = rest.scales.offset + rest.scales.bytes - matrix.scales.offset;
+  return matrix;
+}
+
+std::vector<ContainerSpec::Tensor> PlannedMatrix::planes() const {
+  const std::string weight = module + ".weight";
+  switch (format.kind) {
+    case WeightKind::F32:
+      return {{weight, DType::F32, {rows, cols}}};
+    case WeightKind::F16:
+      return {{weight, DType::F16, {rows, cols}}};
+    case WeightKind::BF16:
+      return {{weight, DType::BF16, {rows, cols}}};
+    case WeightKind::Affine: {
+      const std::int64_t groups = scales_per_row(format, cols);
+      return {{weight, DType::U32, {rows, cols * format.bits / 32}},
+              {module + ".scales", format.scale_dtype, {rows, groups}},
+              {module + ".biases", format.scale_dtype, {rows, groups}}};
+    }
+    case WeightKind::Fp8Block: {
+      const std::int64_t block_rows = (rows + format.block - 1) / format.block;
+      return {
+          {weight, DType::F8E4M3, {rows, cols}},
+          {weight + "_scale_inv", format.scale_dtype, {block_rows, scales_per_row(format, cols)}}};
+    }
+  }
+  return {};
+}
+
+ContainerSpec ConvertPlan::spec(const ModelSource& source) const {
+  ContainerSpec spec;
+  spec.source_layout = layout_name(source.conventions());
+  for (const std::string& name : dense) {
+    const TensorInfo& info = *source.find(name);
+    spec.tensors.push_back({name, info.dtype, info.shape});
+  }
+  for (const PlannedBank& bank : banks) {
+    ContainerSpec::Bank& to = spec.banks.emplace_back();
+    to.n_experts = bank.n_experts;
+    for (const PlannedMatrix& matrix : bank.matrices) {
+      for (ContainerSpec::Tensor& plane : matrix.planes()) to.planes.push_back(std::move(plane));
+    }
+  }
+  return spec;
+}
+
+ConvertPlan plan_conversion(const ModelSource& source, const ModelIndex& index,
+                            const std::optional<Requantize>& requantize) {
+  check_requantize(requantize);
+  ConvertPlan plan;
+  plan.dense = dense_tensor_names(source, index.tensors);
+  for (const ExpertBank& bank : index.experts) {
+    plan.banks.push_back(BankPlanner(source, bank, requantize).plan());
+  }
+  const auto is_fp8 = [](const auto& matrix) { return matrix.format.kind == WeightKind::Fp8Block; };
+  const DenseWeights dense = dense_weights(index.tensors);
+  plan.has_fp8 = std::any_of(dense.matrices.begin(), dense.matrices.end(), is_fp8);
+  for (const PlannedBank& bank : plan.banks) {
+    plan.has_fp8 |= std::any_of(bank.matrices.begin(), bank.matrices.end(), is_fp8);
+  }
+  return plan;
+}
+
+}  // namespace moeflux

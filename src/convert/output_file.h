@@ -1,0 +1,39 @@
+// A file of known size that is written in pieces, in any order, by any thread. Its space is
+// reserved when it is created where the filesystem can do that, so that a full disk shows before
+// the work and not after it. Written pages are sent to the disk at once and can be dropped from the
+// page cache: a conversion must not push everything else out of memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace moeflux {
+
+class OutputFile {
+ public:
+  enum class Mode { Fresh, Resume };  // Resume keeps what is there
+  OutputFile(std::string path, std::uint64_t bytes, Mode mode);
+  ~OutputFile();
+  OutputFile(OutputFile&& other) noexcept;
+  OutputFile& operator=(OutputFile&&) = delete;
+
+  const std::string& path() const { return path_; }
+  void write(std::uint64_t offset, std::span<const std::byte> bytes) const;
+  void sync() const;        // all that was written is on the disk after this
+  void drop_cache() const;  // what is on the disk leaves the page cache
+
+ private:
+  std::string path_;
+  int fd_ = -1;
+};
+
+// Replaces a small file as a whole: a reader sees the old one or the new one.
+void write_whole_file(const std::string& path, std::string_view content);
+
+// Makes created, renamed and removed names of a directory last.
+void sync_directory(const std::string& directory);
+
+}  // namespace moeflux

@@ -1,0 +1,45 @@
+// One answer: prefill the prompt, then sample token by token until something ends it. Text is handed on as soon as it is
+// certain: never half a character, never the beginning of a stop string.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/engine.h"
+#include "runtime/sampling_params.h"
+
+namespace moeflux {
+
+struct GenerateRequest {
+  std::vector<TokenId> prompt;
+  SamplingParams sampling;
+  std::int64_t max_tokens = 0;    // 0: as many as the context holds
+  std::vector<std::string> stop;  // texts that end the answer; not part of it
+  bool ignore_end = false;        // go on past the model's own end tokens
+};
+
+struct GenerateEvents {
+  std::function<void(std::string_view)> on_text;  // text to show, in order
+  std::function<bool()> cancelled;                // asked before every pass
+};
+
+enum class StopReason { EndToken, StopString, MaxTokens, ContextFull, Cancelled };
+std::string_view stop_reason_name(StopReason reason);  // "end", "stop", "length", "context", "cancelled"
+
+struct GenerateResult {
+  std::vector<TokenId> tokens;  // without the end token
+  std::string text;             // special tokens left out
+  StopReason reason = StopReason::EndToken;
+  std::int64_t n_prompt = 0;
+  double prefill_seconds = 0;
+  double decode_seconds = 0;
+};
+
+// The session may hold a beginning already; the prompt is appended to it.
+GenerateResult generate(Engine& engine, Session& session, const GenerateRequest& request,
+                        const GenerateEvents& events = {});
+
+}  // namespace moeflux

@@ -1,0 +1,56 @@
+// What the families share: looking a config field up in the places exporters put it, RoPE, and tensor naming.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "model/layer_spec.h"
+#include "model/model_tensors.h"
+#include "model/rope.h"
+#include "source/model_source.h"
+
+namespace moeflux {
+
+// The object that holds the text model's sizes: `text_config` of a multimodal wrapper, else the config itself.
+JsonFields text_config(const ModelSource& source);
+
+// Throws Unsupported unless the key is absent, null or equal to one of the values.
+void require_one_of(const JsonFields& fields, std::string_view key, std::initializer_list<std::string_view> values);
+// Throws Unsupported when the boolean is set the other way.
+void require_boolean(const JsonFields& fields, std::string_view key, bool value);
+
+// RoPE fields: each is looked up in `rope_parameters`, then `rope_scaling`, then the config itself.
+class RopeFields {
+ public:
+  explicit RopeFields(const JsonFields& config) : config_(config) {}
+
+  double theta() const;  // required: a silent default would be a silently wrong model
+  double number_or(std::string_view key, double fallback) const;
+  std::string type() const;  // "default" when nothing says otherwise
+  bool is_yarn() const { return type() == "yarn"; }
+  YarnScaling yarn() const;
+  RopeSpec make(int n_rot, bool interleaved) const;
+
+ private:
+  const Json* find(std::string_view key, std::string_view older_key = {}) const;
+  double number(std::string_view key) const;
+
+  const JsonFields& config_;
+};
+
+// The first prefix under which `suffix` exists as a tensor; throws NotFound naming the candidates.
+std::string find_prefix(const ModelSource& source, std::initializer_list<std::string_view> candidates,
+                        std::string_view suffix);
+
+// The routed experts below `mlp` ("model.layers.3.mlp."), in whichever form the checkpoint stores them: stacked
+// (`switch_mlp.*`), fused (`experts.gate_up_proj`, gate rows first) or one by one (`experts.0.gate_proj`).
+ExpertBank find_experts(const ModelSource& source, const std::string& mlp, const MoeSpec& moe, int d_model);
+
+// A small unquantized matrix [rows, cols] as one flat vector.
+StoredVector find_flat(const ModelSource& source, const std::string& module, std::int64_t rows, std::int64_t cols);
+
+DenseFfnTensors<Stored> find_ffn(const ModelSource& source, const std::string& prefix, int d_ff, int d_model);
+
+}  // namespace moeflux

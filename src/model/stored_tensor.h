@@ -1,0 +1,72 @@
+// Where the weights of a model lie in its files. A checkpoint is an index: these types say "these bytes of that file,
+// stored like this", and whoever needs the numbers reads them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "quant/weight_format.h"
+
+namespace moeflux {
+
+// A run of bytes in one of the source's files. The source guarantees that it lies inside the file.
+struct Extent {
+  int file = -1;
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+};
+
+// A matrix [rows, cols] with its planes (see quant/weight_format.h); planes a format does not have are empty.
+struct StoredMatrix {
+  std::string name;  // for messages
+  WeightFormat format{};
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  Extent data{}, scales{}, biases{};
+  std::int64_t block_row0 = 0;
+
+  std::uint64_t bytes() const { return data.bytes + scales.bytes + biases.bytes; }
+  bool empty() const { return rows == 0; }
+
+  // Rows [begin, begin + count) as a matrix of its own: still extents of the same file.
+  StoredMatrix slice(std::int64_t begin, std::int64_t count) const;
+};
+
+// A vector of `size` numbers in a plain float type. `shift` is added to each when it is loaded: 1 for the norms that a
+// checkpoint stores zero-centred.
+struct StoredVector {
+  std::string name;
+  DType dtype = DType::F32;
+  std::int64_t size = 0;
+  Extent data{};
+  float shift = 0;
+
+  bool empty() const { return size == 0; }
+};
+
+// One projection of all experts of a layer: either a stack at a fixed stride or one matrix each.
+class StoredExpertBank {
+ public:
+  StoredExpertBank() = default;
+  explicit StoredExpertBank(std::vector<StoredMatrix> each) : each_(std::move(each)) {}
+  struct Strides {
+    std::uint64_t data = 0, scales = 0, biases = 0;  // bytes from one expert's plane to the next one's
+  };
+  StoredExpertBank(StoredMatrix first, Strides strides, int count)
+      : each_{std::move(first)}, strides_(strides), stacked_count_(count) {}
+
+  int count() const { return stacked_count_ > 0 ? stacked_count_ : static_cast<int>(each_.size()); }
+  StoredMatrix at(int expert) const;
+
+  // The same rows of every expert: how gate and up are taken out of a fused gate_up bank.
+  StoredExpertBank slice(std::int64_t begin, std::int64_t count) const;
+
+ private:
+  std::vector<StoredMatrix> each_;
+  Strides strides_;
+  int stacked_count_ = 0;  // 0: each_ holds every expert
+};
+
+}  // namespace moeflux

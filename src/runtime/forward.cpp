@@ -1,0 +1,152 @@
+#include "runtime/forward.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "runtime/workspace_size.h"
+
+namespace moeflux {
+
+Forward::Forward(const Parts& parts, MemoryBudget& budget, std::int64_t max_tokens)
+    : config_(*parts.config),
+      tensors_(*parts.tensors),
+      backend_(*parts.backend),
+      experts_(*parts.experts),
+      max_tokens_(max_tokens),
+      workspace_(budget, workspace_floats(config_, max_tokens)) {}
+
+std::uint64_t Forward::workspace_floats(const ModelConfig& config, std::int64_t max_tokens) {
+  return moeflux::workspace_floats(config, max_tokens);
+}
+
+void Forward::run(std::span<const Span> batch, ForwardObserver* observer) {
+  std::int64_t n = 0;
+  for (const Span& span : batch) {  // before any session begins, so that a refused span costs the others nothing
+    check_tokens(span.tokens);
+    span.session->check(static_cast<std::int64_t>(span.tokens.size()));
+    n += static_cast<std::int64_t>(span.tokens.size());
+  }
+  if (n == 0) return;
+  MOEFLUX_ASSERT(n <= max_tokens_);
+  for (const Span& span : batch) span.session->begin(static_cast<std::int64_t>(span.tokens.size()));
+  observer_ = observer;
+
+  const std::int64_t d = config_.d_model;
+  Workspace::Frame frame(workspace_);
+  float* x = frame.floats(n * d);
+  std::int64_t row = 0;
+  for (const Span& span : batch) {
+    backend_.embed({tensors_.embed, span.tokens, x + row * d});
+    row += static_cast<std::int64_t>(span.tokens.size());
+  }
+  if (observer_ != nullptr) observer_->on_hidden(0, x, n);
+
+  for (int i = 0; i < config_.n_layers(); ++i) {
+    layer_index_ = i;
+    rows_.clear();
+    row = 0;
+    for (const Span& span : batch) {
+      const auto n_span = static_cast<std::int64_t>(span.tokens.size());
+      rows_.push_back({&span.session->layer(i), row, n_span, span.session->length()});
+      row += n_span;
+    }
+    layer(config_.layers[static_cast<std::size_t>(i)], tensors_.layers[static_cast<std::size_t>(i)], rows_, x, n);
+    if (observer_ != nullptr && i + 1 < config_.n_layers()) observer_->on_hidden(i + 1, x, n);
+  }
+
+  float* h = frame.floats(n * d);
+  norm(x, tensors_.final_norm, n, h);
+  if (observer_ != nullptr) observer_->on_hidden(config_.n_layers(), h, n);
+  row = 0;
+  for (const Span& span : batch) {
+    const auto n_span = static_cast<std::int64_t>(span.tokens.size());
+    const float* rows = h + row * d;
+    if (span.hidden != nullptr) std::copy_n(rows, n_span * d, span.hidden);
+    if (span.logits_of == LogitsOf::EveryToken) head(rows, n_span, span.logits);
+    if (span.logits_of == LogitsOf::LastToken && n_span > 0) head(rows + (n_span - 1) * d, 1, span.logits);
+    row += n_span;
+  }
+  for (const Span& span : batch) span.session->commit(static_cast<std::int64_t>(span.tokens.size()));
+}
+
+// x <- x + mixer(norm(x)); x <- x + ffn(norm(x))
+void Forward::layer(const LayerSpec& spec, const LayerTensors<Resident>& tensors, std::span<const Rows> rows, float* x,
+                    std::int64_t n) {
+  const std::int64_t d = config_.d_model;
+  Workspace::Frame frame(workspace_);
+  float* h = frame.floats(n * d);
+  float* y = frame.floats(n * d);
+
+  norm(x, tensors.mixer_norm, n, h);
+  std::visit(
+      [&](const auto& mixer_spec, const auto& mixer_tensors) {
+        if constexpr (requires { mix(mixer_spec, mixer_tensors, rows[0], h, y); }) {
+          for (const Rows& r : rows) mix(mixer_spec, mixer_tensors, r, h + r.first * d, y + r.first * d);
+        } else {
+          MOEFLUX_ASSERT(!"the tensors of a layer are those of another mixer");
+        }
+      },
+      spec.mixer, tensors.mixer);
+  backend_.add({y, x, n * d});
+
+  norm(x, tensors.ffn_norm, n, h);
+  std::visit(
+      [&](const auto& ffn_spec, const auto& ffn_tensors) {
+        if constexpr (requires { ffn(ffn_spec, ffn_tensors, h, n, y); }) {
+          ffn(ffn_spec, ffn_tensors, h, n, y);
+        } else {
+          MOEFLUX_ASSERT(!"the tensors of a layer are those of another feed-forward");
+        }
+      },
+      spec.ffn, tensors.ffn);
+  backend_.add({y, x, n * d});
+}
+
+void Forward::run_mtp(Session& session, const float* hidden, std::span<const std::int32_t> tokens, float* logits,
+                      float* out_hidden) {
+  MOEFLUX_ASSERT(config_.mtp.has_value());
+  const auto n = static_cast<std::int64_t>(tokens.size());
+  if (n == 0) return;
+  MOEFLUX_ASSERT(n <= max_tokens_ && session.mtp_length() + n <= session.max_length());
+  check_tokens(tokens);
+  observer_ = nullptr;
+
+  const MtpTensors<Resident>& t = *tensors_.mtp;
+  const std::int64_t d = config_.d_model;
+  Workspace::Frame frame(workspace_);
+  float* embedded = frame.floats(n * d);
+  float* pair = frame.floats(n * 2 * d);  // [embedding | hidden]
+  backend_.embed({tensors_.embed, tokens, embedded});
+  backend_.rms_norm({embedded, d, t.embed_norm, config_.norm_eps, n, d, pair, 2 * d});
+  backend_.rms_norm({hidden, d, t.hidden_norm, config_.norm_eps, n, d, pair + d, 2 * d});
+  float* x = embedded;
+  backend_.matmul({t.fc, pair, 2 * d, n, x, d});
+
+  const Rows rows{&session.mtp(), 0, n, session.mtp_length()};
+  layer(*config_.mtp, t.layer, {&rows, 1}, x, n);
+  float* h = frame.floats(n * d);
+  norm(x, t.final_norm, n, h);
+  if (out_hidden != nullptr) std::copy_n(h, n * d, out_hidden);
+  head(h, n, logits);
+  session.commit_mtp(n);
+}
+
+void Forward::norm(const float* x, const float* weight, std::int64_t n, float* out) {
+  const std::int64_t d = config_.d_model;
+  backend_.rms_norm({x, d, weight, config_.norm_eps, n, d, out, d});
+}
+
+void Forward::head(const float* h, std::int64_t n, float* logits) {
+  backend_.matmul({tensors_.head, h, config_.d_model, n, logits, config_.n_vocab});
+}
+
+void Forward::check_tokens(std::span<const std::int32_t> tokens) const {
+  for (const std::int32_t token : tokens) {
+    if (token < 0 || token >= config_.n_vocab) {
+      fail(Errc::BadInput, "token {} is outside of the model's vocabulary of {}", token, config_.n_vocab);
+    }
+  }
+}
+
+}  // namespace moeflux

@@ -1,0 +1,83 @@
+// Latent attention in its absorbed form: the key rows of kv_b are folded into the query and its value rows into the
+// output, so the cache holds one latent and one rotary key per token instead of keys and values of every head.
+#include "runtime/forward.h"
+
+namespace moeflux {
+
+void Forward::mix(const MlaSpec& spec, const MlaTensors<Resident>& t, const Rows& rows, const float* h, float* out) {
+  const std::int64_t d = config_.d_model;
+  const std::int64_t d_query = spec.d_nope + spec.d_rope;  // per head
+  const std::int64_t q_dim = spec.n_heads * d_query;
+  const std::int64_t rank = spec.kv_rank;
+  const std::int64_t kv_dim = rank + spec.d_rope;
+  const std::int64_t n = rows.n;
+  auto& cache = std::get<LatentState>(*rows.state);
+  Workspace::Frame frame(workspace_);
+
+  // Queries: per head [nope | rope].
+  float* q = frame.floats(n * q_dim);
+  if (spec.q_rank > 0) {
+    float* compressed = frame.floats(n * spec.q_rank);
+    backend_.matmul({t.q_a, h, d, n, compressed, spec.q_rank});
+    backend_.rms_norm({compressed, spec.q_rank, t.q_a_norm, spec.latent_norm_eps, n, spec.q_rank, compressed,
+                       spec.q_rank});
+    backend_.matmul({t.q, compressed, spec.q_rank, n, q, q_dim});
+  } else {
+    backend_.matmul({t.q, h, d, n, q, q_dim});
+  }
+  float* q_rope = q + spec.d_nope;
+  backend_.rope({&spec.rope, q_rope, q_dim, d_query, spec.n_heads, n, rows.position});
+
+  // Latent and rotary key into the cache.
+  float* kv = frame.floats(n * kv_dim);
+  float* latent = cache.latent.floats() + rows.position * rank;
+  float* rope_key = cache.rope_key.floats() + rows.position * spec.d_rope;
+  backend_.matmul({t.kv_a, h, d, n, kv, kv_dim});
+  backend_.rms_norm({kv, kv_dim, t.kv_a_norm, spec.latent_norm_eps, n, rank, latent, rank});
+  backend_.copy({kv + rank, kv_dim, rope_key, spec.d_rope, n, spec.d_rope});
+  backend_.rope({&spec.rope, rope_key, spec.d_rope, spec.d_rope, 1, n, rows.position});
+
+  float* q_latent = frame.floats(n * spec.n_heads * rank);
+  float* attended = frame.floats(n * spec.n_heads * rank);
+  float* values = frame.floats(n * spec.n_heads * spec.d_value);
+  const bool split = t.kv_b.empty();
+  backend_.head_matmul({.weight = split ? t.embed_q : t.kv_b,
+                        .n_heads = spec.n_heads,
+                        .head_rows = split ? rank : spec.d_nope + spec.d_value,
+                        .row0 = 0,
+                        .rows = split ? rank : spec.d_nope,
+                        .transpose = !split,
+                        .x = q,
+                        .x_token_stride = q_dim,
+                        .x_head_stride = d_query,
+                        .n = n,
+                        .y = q_latent,
+                        .y_token_stride = spec.n_heads * rank,
+                        .y_head_stride = rank});
+  backend_.latent_attention({.spec = &spec,
+                             .q_latent = q_latent,
+                             .q_rope = q_rope,
+                             .q_rope_token_stride = q_dim,
+                             .q_rope_head_stride = d_query,
+                             .latent = cache.latent.floats(),
+                             .rope_key = cache.rope_key.floats(),
+                             .n = n,
+                             .first_position = rows.position,
+                             .out = attended});
+  backend_.head_matmul({.weight = split ? t.unembed : t.kv_b,
+                        .n_heads = spec.n_heads,
+                        .head_rows = split ? spec.d_value : spec.d_nope + spec.d_value,
+                        .row0 = split ? 0 : spec.d_nope,
+                        .rows = spec.d_value,
+                        .transpose = false,
+                        .x = attended,
+                        .x_token_stride = spec.n_heads * rank,
+                        .x_head_stride = rank,
+                        .n = n,
+                        .y = values,
+                        .y_token_stride = std::int64_t{spec.n_heads} * spec.d_value,
+                        .y_head_stride = spec.d_value});
+  backend_.matmul({t.o, values, std::int64_t{spec.n_heads} * spec.d_value, n, out, d});
+}
+
+}  // namespace moeflux

@@ -1,0 +1,115 @@
+// Feed-forwards. The mixture of experts groups (token, slot) pairs by expert, so that each expert is fetched and decoded
+// once for all its tokens, computes experts in whatever order they arrive, each into rows of its own, and combines
+// those rows in slot order: arrival times cannot change a result.
+#include <algorithm>
+
+#include "runtime/forward.h"
+#include "runtime/router.h"
+
+namespace moeflux {
+namespace {
+
+// Pairs (token, slot) sorted by expert: those of the i-th used expert are [begin[i], begin[i + 1]).
+struct ExpertGroups {
+  std::int32_t* experts;  // used experts, ascending
+  std::int32_t* begin;
+  std::int32_t* tokens;  // of each pair
+  std::int32_t* pairs;   // token * top_k + slot
+  int n_used = 0;
+};
+
+void group_by_expert(const MoeSpec& spec, const std::int32_t* ids, std::int64_t n, ExpertGroups& groups) {
+  const std::int64_t n_pairs = n * spec.top_k;
+  std::int32_t* next = groups.begin;  // first as a histogram, then as the next free place of each expert
+  std::fill_n(next, spec.n_experts + 1, 0);
+  for (std::int64_t p = 0; p < n_pairs; ++p) ++next[ids[p] + 1];
+  for (int e = 0; e < spec.n_experts; ++e) {
+    if (next[e + 1] > 0) groups.experts[groups.n_used++] = e;
+    next[e + 1] += next[e];
+  }
+  for (std::int64_t p = 0; p < n_pairs; ++p) {
+    const std::int32_t place = next[ids[p]]++;
+    groups.tokens[place] = static_cast<std::int32_t>(p / spec.top_k);
+    groups.pairs[place] = static_cast<std::int32_t>(p);
+  }
+  // next[e] is now the end of expert e: keep those of the used ones, shifted to be begins.
+  std::int32_t end_before = 0;
+  for (int i = 0; i < groups.n_used; ++i) {
+    const std::int32_t end = next[groups.experts[i]];
+    groups.begin[i] = end_before;  // i <= experts[i], so this never overwrites an end that is still needed
+    end_before = end;
+  }
+  groups.begin[groups.n_used] = end_before;
+}
+
+}  // namespace
+
+void Forward::ffn(const DenseFfnSpec& spec, const DenseFfnTensors<Resident>& t, const float* h, std::int64_t n,
+                  float* out) {
+  Workspace::Frame frame(workspace_);
+  backend_.ffn({.gate = t.gate,
+                .up = t.up,
+                .down = t.down,
+                .x = h,
+                .n = n,
+                .rows_in = {},
+                .rows_out = {},
+                .hidden = frame.floats(n * spec.d_ff),
+                .y = out});
+}
+
+void Forward::ffn(const MoeSpec& spec, const MoeTensors<Resident>& t, const float* h, std::int64_t n, float* out) {
+  const std::int64_t d = config_.d_model;
+  const std::int64_t n_pairs = n * spec.top_k;
+  Workspace::Frame frame(workspace_);
+  float* logits = frame.floats(n * spec.n_experts);
+  std::int32_t* ids = frame.ints(n_pairs);
+  float* weights = frame.floats(n_pairs);
+  backend_.matmul({t.router, h, d, n, logits, spec.n_experts});
+  for (std::int64_t i = 0; i < n; ++i) {
+    route(spec, logits + i * spec.n_experts, t.correction_bias, ids + i * spec.top_k, weights + i * spec.top_k,
+          router_scratch_);
+  }
+  if (observer_ != nullptr) observer_->on_route(layer_index_, ids, weights, n, spec.top_k);
+
+  ExpertGroups groups{.experts = frame.ints(spec.n_experts),
+                      .begin = frame.ints(spec.n_experts + 1),
+                      .tokens = frame.ints(n_pairs),
+                      .pairs = frame.ints(n_pairs)};
+  group_by_expert(spec, ids, n, groups);
+  auto request = experts_.request(t.bank, {groups.experts, static_cast<std::size_t>(groups.n_used)});
+
+  float* hidden = frame.floats(n * std::max(spec.d_expert, spec.d_shared));
+  float* shared = frame.floats(n * d);
+  float* shared_gate = frame.floats(n);
+  if (spec.d_shared > 0) {
+    backend_.ffn({t.shared.gate, t.shared.up, t.shared.down, h, n, {}, {}, hidden, shared});
+    if (spec.shared_is_gated) backend_.matmul({t.shared_gate, h, d, n, shared_gate, 1});
+  }
+
+  float* expert_rows = frame.floats(n_pairs * d);  // one row per (token, slot)
+  while (const auto lease = request.next()) {
+    const ExpertView& expert = lease->view();
+    const std::int32_t begin = groups.begin[lease->index()];
+    const auto count = static_cast<std::size_t>(groups.begin[lease->index() + 1] - begin);
+    backend_.ffn({.gate = expert.gate,
+                  .up = expert.up,
+                  .down = expert.down,
+                  .x = h,
+                  .n = static_cast<std::int64_t>(count),
+                  .rows_in = {groups.tokens + begin, count},
+                  .rows_out = {groups.pairs + begin, count},
+                  .hidden = hidden,
+                  .y = expert_rows});
+  }
+  backend_.combine({.experts = expert_rows,
+                    .weights = weights,
+                    .shared = spec.d_shared > 0 ? shared : nullptr,
+                    .shared_gate = spec.shared_is_gated ? shared_gate : nullptr,
+                    .top_k = spec.top_k,
+                    .n = n,
+                    .d = d,
+                    .out = out});
+}
+
+}  // namespace moeflux

@@ -1,0 +1,34 @@
+// The dense weights of a model, read once into one block of memory and kept there.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "base/aligned_buffer.h"
+#include "base/memory_budget.h"
+#include "model/model_tensors.h"
+#include "source/model_source.h"
+
+namespace moeflux {
+
+using LoadProgress = std::function<void(std::uint64_t bytes_done, std::uint64_t bytes_total)>;
+
+class WeightStore {
+ public:
+  // Reserves "dense weights" from `budget` before reading. Throws Error(OutOfMemory) or Error(Io).
+  WeightStore(const ModelSource& source, const ModelTensors<Stored>& stored, MemoryBudget& budget,
+              const LoadProgress& progress);
+
+  const ModelTensors<Resident>& tensors() const { return tensors_; }
+  std::uint64_t bytes() const { return reservation_.bytes(); }
+
+  // Bytes the dense weights of a model take in memory.
+  static std::uint64_t bytes_needed(const ModelTensors<Stored>& stored);
+
+ private:
+  MemoryBudget::Reservation reservation_;
+  AlignedBuffer memory_;
+  ModelTensors<Resident> tensors_;
+};
+
+}  // namespace moeflux

@@ -1,0 +1,13 @@
+// How many floats of scratch a forward pass of n tokens takes. Mirrors what forward.cpp, mixers/ and moe.cpp take;
+// a workspace that is too small is an assertion, not a corruption.
+#pragma once
+
+#include <cstdint>
+
+#include "model/model_config.h"
+
+namespace moeflux {
+
+std::uint64_t workspace_floats(const ModelConfig& config, std::int64_t n_tokens);
+
+}  // namespace moeflux

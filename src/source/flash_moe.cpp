@@ -1,0 +1,217 @@
+#include "source/flash_moe.h"
+
+#include "base/error.h"
+#include "source/config_files.h"
+#include "source/packed_experts.h"
+#include "source/tensor_index.h"
+#include "source/text_assets.h"
+
+namespace moeflux {
+namespace {
+
+constexpr std::uint64_t kMaxManifestBytes = 100'000'000;
+constexpr std::string_view kManifestName = "/model_weights.json";
+constexpr std::string_view kWeightsName = "/model_weights.bin";
+
+// Bounds on what a config may claim, so that sizes computed from them cannot overflow.
+constexpr std::int64_t kMaxExperts = 1 << 16;
+constexpr std::int64_t kMaxWidth = 1 << 24;
+constexpr std::int64_t kMaxLayers = 10'000;
+
+// The first of the directories that has `name` (which begins with '/'), or nothing.
+std::string first_with(const std::vector<std::string>& directories, std::string_view name,
+                       bool (*exists)(const std::string&)) {
+  for (const std::string& directory : directories) {
+    if (exists(directory + std::string(name))) return directory;
+  }
+  return {};
+}
+
+std::vector<std::string> weight_directories(const std::string& parent) {
+  return {parent, parent + "/artifacts"};
+}
+
+std::vector<std::string> text_directories(const std::string& parent) {
+  return {parent, parent + "/mlx", parent + "/artifacts"};
+}
+
+// The directory of the layer files. 4-bit experts are the model's own, 2-bit ones a lossy copy.
+std::string find_experts(const std::string& parent) {
+  const std::vector<std::string> roots{parent, parent + "/root"};
+  for (const std::string name : {"/packed_experts", "/packed_experts_2bit"}) {
+    const std::string root = first_with(roots, name, directory_exists);
+    if (!root.empty()) return root + name;
+  }
+  const std::string lz4 = first_with(roots, "/packed_experts_lz4", directory_exists);
+  if (!lz4.empty()) {
+    fail(Errc::Unsupported,
+         "{}/packed_experts_lz4: compressed experts are not supported; keep packed_experts", lz4);
+  }
+  fail(Errc::NotFound, "{}: neither packed_experts nor packed_experts_2bit is here or in root/",
+       parent);
+}
+
+// `weight` X.weight of cols columns has scales [.., cols / group]: that tells whether its bits are
+// what the manifest says.
+void check_bits(const ModelSource& source, const ListedTensor& weight, const std::string& origin) {
+  constexpr std::string_view kWeight = ".weight";
+  if (weight.bits == 0 || !weight.name.ends_with(kWeight) || weight.shape.empty()) return;
+  const std::string stem = weight.name.substr(0, weight.name.size() - kWeight.size());
+  const TensorInfo* scales = source.find(stem + ".scales");
+  if (scales == nullptr || scales->shape.empty()) return;
+  const std::int64_t cols = weight.shape.back() * 32 / weight.bits;
+  const std::int64_t groups = scales->shape.back();
+  const bool agree = weight.shape.back() * 32 % weight.bits == 0 &&
+                     (groups * 32 == cols || groups * 64 == cols || groups * 128 == cols);
+  if (!agree) {
+    fail(Errc::BadInput,
+         "{}: tensor \"{}\": {} bits and shape {} make {} columns, but its scales have shape {}",
+         origin, weight.name, weight.bits, shape_text(weight.shape), cols,
+         shape_text(scales->shape));
+  }
+}
+
+void add_resident_tensors(ModelSource& source, const std::string& directory,
+                          const std::vector<ListedTensor>& tensors) {
+  const std::string path = directory + std::string(kWeightsName);
+  if (!file_exists(path)) {
+    fail(Errc::NotFound, "{}: missing, but {} is there", path, kManifestName.substr(1));
+  }
+  const int file = source.add_file(File(path));
+  for (const ListedTensor& t : tensors) {
+    source.add_tensor(t.name, {.dtype = t.dtype,
+                               .shape = t.shape,
+                               .file = file,
+                               .offset = t.begin,
+                               .bytes = t.end - t.begin});
+  }
+  for (const ListedTensor& t : tensors) {
+    check_bits(source, t, directory + std::string(kManifestName));
+  }
+}
+
+void set_default(Json& config, const char* key, const Json& value) {
+  if (!config.contains(key) || config[key].is_null()) config[key] = value;
+}
+
+// The manifest keeps the sizes under the names of the released configs but leaves out what the
+// original engine took for granted.
+Json config_from_manifest(const Json& manifest, const std::string& origin) {
+  Json config = manifest;
+  if (config.contains("kv_lora_rank") && config.contains("n_routed_experts")) {
+    set_default(config, "model_type", "deepseek_v3");
+    set_default(config, "num_key_value_heads", config.value("num_attention_heads", Json()));
+    set_default(config, "topk_method", "noaux_tc");
+    set_default(config, "scoring_func", "sigmoid");
+    set_default(config, "norm_topk_prob", true);
+    set_default(config, "max_position_embeddings", 163840);
+  } else if (config.contains("linear_num_value_heads") && config.contains("num_experts")) {
+    set_default(config, "model_type", "qwen3_5_moe_text");
+    set_default(config, "max_position_embeddings", 262144);
+  } else {
+    fail(Errc::BadInput,
+         "{}: \"config\" is of no known model, and there is no config.json here or in mlx/",
+         origin);
+  }
+  set_default(config, "hidden_act", "silu");
+  set_default(config, "tie_word_embeddings", false);
+  set_default(config, "quantization",
+              {{"group_size", config.value("default_group_size", Json(64))},
+               {"bits", config.value("default_bits", Json(4))},
+               {"mode", "affine"}});
+  return config;
+}
+
+void load_config(ModelSource& source, const std::string& parent, const std::string& manifest_path,
+                 const Json& manifest_config) {
+  const std::vector<std::string> directories = text_directories(parent);
+  const std::string found = first_with(directories, "/config.json", file_exists);
+  if (found.empty()) {
+    source.set_config(config_from_manifest(manifest_config, manifest_path),
+                      manifest_path + ": config");
+  } else {
+    source.set_config(read_config(found + "/config.json"), found + "/config.json");
+  }
+  source.set_generation_config(read_generation_config(directories));
+  source.set_text(find_text_assets(directories));
+}
+
+std::int64_t expert_group(const ModelSource& source, const Json& manifest_config,
+                          const std::string& manifest_path) {
+  const JsonFields manifest(manifest_config, manifest_path + ": config");
+  if (manifest.has("default_group_size")) return manifest.integer("default_group_size", 1, 4096);
+  const auto it = source.config().find("quantization");
+  if (it == source.config().end() || !it->is_object()) return 64;
+  return JsonFields(*it, source.config_origin() + ": quantization")
+      .integer_or("group_size", 64, 1, 4096);
+}
+
+ExpertSizes expert_sizes(const ModelSource& source, const JsonFields& config, std::int64_t group) {
+  const char* count_key = config.has("n_routed_experts") ? "n_routed_experts" : "num_experts";
+  const ExpertSizes sizes{.n_experts = static_cast<int>(config.integer(count_key, 1, kMaxExperts)),
+                          .d_model = config.integer("hidden_size", 1, kMaxWidth),
+                          .d_ff = config.integer("moe_intermediate_size", 1, kMaxWidth),
+                          .group = group};
+  if (group % 32 != 0 || sizes.d_model % group != 0 || sizes.d_ff % group != 0) {
+    fail(Errc::BadInput,
+         "{}: packed experts need \"hidden_size\" ({}) and \"moe_intermediate_size\" ({}) to be "
+         "multiples of the group of {} columns, itself a multiple of 32",
+         source.config_origin(), sizes.d_model, sizes.d_ff, group);
+  }
+  return sizes;
+}
+
+// What stands before "layers.N." in the names of this checkpoint.
+std::string layer_prefix(const ModelSource& source) {
+  constexpr std::string_view kEmbedding = "embed_tokens.weight";
+  for (const auto& [name, info] : source.tensors()) {
+    if (name.ends_with(kEmbedding)) return name.substr(0, name.size() - kEmbedding.size());
+  }
+  return "model.";
+}
+
+void add_experts(ModelSource& source, const std::string& parent, std::int64_t group) {
+  const std::string directory = find_experts(parent);
+  const JsonFields config(text_config(source.config()), source.config_origin());
+  const ExpertSizes sizes = expert_sizes(source, config, group);
+  const std::int64_t n_layers = config.integer("num_hidden_layers", 1, kMaxLayers);
+  const std::int64_t n_dense = config.integer_or("first_k_dense_replace", 0, 0, n_layers);
+  const std::int64_t every = config.integer_or("moe_layer_freq", 1, 1, kMaxLayers);
+  const std::string prefix = layer_prefix(source);
+  std::string layout = directory + "/layout.json";
+  if (!file_exists(layout)) layout.clear();
+
+  for (std::int64_t layer = n_dense; layer < n_layers; ++layer) {
+    if (layer % every != 0) continue;
+    const std::string path = fmt::format("{}/layer_{:02}.bin", directory, layer);
+    if (!file_exists(path)) {
+      fail(Errc::NotFound, "{}: missing; the config says that layer {} of {} has experts", path,
+           layer, n_layers);
+    }
+    add_packed_layer(source, path, fmt::format("{}layers.{}.mlp.switch_mlp.", prefix, layer), sizes,
+                     layout);
+  }
+}
+
+}  // namespace
+
+bool holds_flash_moe(const std::string& directory) {
+  return !first_with(weight_directories(directory), kManifestName, file_exists).empty();
+}
+
+std::shared_ptr<const ModelSource> open_flash_moe(const std::string& directory) {
+  const std::string weights = first_with(weight_directories(directory), kManifestName, file_exists);
+  if (weights.empty()) {
+    fail(Errc::NotFound, "{}: {} is missing", directory, kManifestName.substr(1));
+  }
+  const std::string path = weights + std::string(kManifestName);
+  const FlashMoeManifest manifest =
+      parse_flash_moe_manifest(read_text_file(path, kMaxManifestBytes), path);
+  auto source = std::make_shared<ModelSource>(directory, ModelSource::Layout::FlashMoe);
+  load_config(*source, directory, path, manifest.config);
+  add_resident_tensors(*source, weights, manifest.tensors);
+  add_experts(*source, directory, expert_group(*source, manifest.config, path));
+  return source;
+}
+
+}  // namespace moeflux

@@ -1,0 +1,259 @@
+#include "text/jinja/access.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "base/error.h"
+#include "text/jinja/methods.h"
+#include "text/jinja/operations.h"
+#include "text/jinja/python_text.h"
+#include "text/jinja/unicode.h"
+
+namespace moeflux::jinja {
+namespace {
+
+std::string describe_type(const Value& object) {
+  return object.is_none() ? "None" : std::string(type_name(object)) + " object";
+}
+
+Value missing_attribute(Runtime& runtime, const Value& object, std::string_view name) {
+  return runtime.undefined(
+      fmt::format("'{}' has no attribute {}", describe_type(object), string_repr(name)));
+}
+
+std::optional<Value> loop_attribute(Runtime& runtime, LoopObject& loop, std::string_view name) {
+  const auto integer = [](std::int64_t value) { return Value::integer(value); };
+  if (name == "index") return integer(loop.index0 + 1);
+  if (name == "index0") return integer(loop.index0);
+  if (name == "length") return integer(static_cast<std::int64_t>(loop.length()));
+  if (name == "revindex") return integer(static_cast<std::int64_t>(loop.length()) - loop.index0);
+  if (name == "revindex0") {
+    return integer(static_cast<std::int64_t>(loop.length()) - loop.index0 - 1);
+  }
+  if (name == "depth") return integer(loop.depth0 + 1);
+  if (name == "depth0") return integer(loop.depth0);
+  if (name == "first") return Value::boolean(loop.index0 == 0);
+  if (name == "last") return Value::boolean(loop.peek() == nullptr);
+  if (name == "previtem") {
+    const Value* item = loop.previous();
+    return item != nullptr ? *item : runtime.undefined("there is no previous item");
+  }
+  if (name == "nextitem") {
+    const Value* item = loop.peek();
+    return item != nullptr ? *item : runtime.undefined("there is no next item");
+  }
+  return std::nullopt;
+}
+
+// What Python finds with getattr(): methods and properties, not keys.
+std::optional<Value> own_attribute(Runtime& runtime, const Value& object, std::string_view name) {
+  if (object.is(Kind::Loop)) {
+    if (auto found = loop_attribute(runtime, object.as<LoopObject>(), name)) return found;
+  }
+  if (object.is(Kind::Namespace)) {
+    const Value* found = object.as<NamespaceObject>().attributes->find(name);
+    return found != nullptr ? std::optional(*found) : std::nullopt;
+  }
+  if (object.is(Kind::Function) && name == "name") {
+    return runtime.string(object.as<FunctionObject>().name);
+  }
+  if (object.is(Kind::Cycler) && name == "current") {
+    const auto& cycler = object.as<CyclerObject>();
+    return cycler.items[cycler.position];
+  }
+  if (object.is(Kind::Tuple) && object.as<SequenceObject>().is_group) {
+    const auto& items = object.as<SequenceObject>().items;
+    if (name == "grouper") return items[0];
+    if (name == "list") return items[1];
+  }
+  const MethodEntry* method = find_method(object.kind(), name);
+  if (method == nullptr) return std::nullopt;
+  if (!may_call(*method, object)) {
+    return runtime.undefined(fmt::format("access to attribute '{}' of '{}' object is unsafe.", name,
+                                         type_name(object)));
+  }
+  return runtime.function(std::string(name), [&runtime, object, method](Arguments& arguments) {
+    return method->body(runtime, object, arguments);
+  });
+}
+
+// Where an index of Python, which may count from the end, points to; nothing when outside.
+std::optional<std::size_t> position(std::int64_t index, std::uint64_t size) {
+  const auto length = static_cast<std::int64_t>(size);
+  if (index < 0) index += length;
+  if (index < 0 || index >= length) return std::nullopt;
+  return static_cast<std::size_t>(index);
+}
+
+std::optional<Value> character_at(Runtime& runtime, const MarkedString& text, std::int64_t index) {
+  runtime.meter.text(text.size());
+  std::size_t at = 0;
+  if (index < 0) {
+    at = text.size();
+    for (; index < 0; ++index) {
+      if (at == 0) return std::nullopt;
+      at -= decode_before(text.bytes(), at).size;
+    }
+  } else {
+    at = byte_of_character(text.bytes(), static_cast<std::size_t>(index));
+    if (at >= text.size()) return std::nullopt;
+  }
+  return runtime.string(text.substr(at, at + decode(text.bytes(), at).size));
+}
+
+// object[index], or nothing where Python raises a LookupError or TypeError.
+std::optional<Value> own_item(Runtime& runtime, const Value& object, const Value& index) {
+  if (object.is(Kind::Dict)) {
+    switch (index.kind()) {
+      case Kind::List:
+      case Kind::Dict:
+      case Kind::View:
+        return std::nullopt;
+      default:
+        break;
+    }
+    const Value* found = object.as<DictObject>().find(index);
+    return found != nullptr ? std::optional(*found) : std::nullopt;
+  }
+  if (!index.is_integral()) return std::nullopt;
+  if (object.is_string()) return character_at(runtime, object.text(), index.as_int());
+  if (object.is_sequence()) {
+    const auto& items = object.as<SequenceObject>().items;
+    const auto at = position(index.as_int(), items.size());
+    return at ? std::optional(items[*at]) : std::nullopt;
+  }
+  if (object.is(Kind::Range)) {
+    const auto& range = object.as<RangeObject>();
+    const auto at = position(index.as_int(), range.size());
+    return at ? std::optional(range.at(*at)) : std::nullopt;
+  }
+  return std::nullopt;
+}
+
+// The positions start, start + step, ... that a slice selects out of `size`.
+struct SliceBounds {
+  std::int64_t start, step;
+  std::uint64_t count;
+};
+
+SliceBounds slice_bounds(const Value& start, const Value& stop, const Value& step,
+                         std::size_t size) {
+  const auto number = [](const Value& value, std::int64_t fallback) {
+    require_defined(value);
+    if (value.is_none()) return fallback;
+    if (!value.is_integral()) {
+      fail(Errc::BadInput, "slice indices must be integers or None, not {}", type_name(value));
+    }
+    return value.as_int();
+  };
+  const auto length = static_cast<std::int64_t>(size);
+  const std::int64_t by = std::max<std::int64_t>(number(step, 1), -INT64_MAX);
+  if (by == 0) fail(Errc::BadInput, "slice step cannot be zero");
+  const std::int64_t lowest = by > 0 ? 0 : -1;
+  const std::int64_t highest = by > 0 ? length : length - 1;
+  const auto clamp = [&](std::int64_t index) {
+    if (index < 0) index += length;
+    return std::clamp(index, lowest, highest);
+  };
+  const std::int64_t first = start.is_none() ? (by > 0 ? lowest : highest) : clamp(number(start, 0));
+  const std::int64_t last = stop.is_none() ? (by > 0 ? highest : lowest) : clamp(number(stop, 0));
+  const std::int64_t span = by > 0 ? last - first : first - last;
+  const std::int64_t stride = by > 0 ? by : -by;
+  const std::int64_t count = span <= 0 ? 0 : (span - 1) / stride + 1;
+  return {first, by, static_cast<std::uint64_t>(count)};
+}
+
+Value slice_string(Runtime& runtime, const Value& object, const Value& start, const Value& stop,
+                   const Value& step) {
+  const MarkedString& text = object.text();
+  runtime.meter.text(text.size());
+  const SliceBounds bounds = slice_bounds(start, stop, step, count_characters(text.bytes()));
+  if (bounds.step == 1) {
+    const std::size_t begin =
+        byte_of_character(text.bytes(), static_cast<std::size_t>(bounds.start));
+    const std::size_t bytes = byte_of_character(text.view().substr(begin), bounds.count);
+    return runtime.string(text.substr(begin, begin + bytes), object.is_safe());
+  }
+  std::vector<std::size_t> begins;
+  for (std::size_t at = 0; at < text.size(); at += decode(text.bytes(), at).size) {
+    begins.push_back(at);
+  }
+  begins.push_back(text.size());
+  TextBuilder out(runtime);
+  std::int64_t at = bounds.start;
+  for (std::uint64_t i = 0; i < bounds.count; ++i, at += bounds.step) {
+    const auto index = static_cast<std::size_t>(at);
+    out.append(text, begins[index], begins[index + 1]);
+  }
+  return out.value(object.is_safe());
+}
+
+Value slice_range(Runtime& runtime, const Value& object, const Value& start, const Value& stop,
+                  const Value& step) {
+  const auto& range = object.as<RangeObject>();
+  const SliceBounds bounds = slice_bounds(start, stop, step, range.size());
+  // A range has few numbers but its ends may be near the limits of an integer.
+  const auto place = [&](std::int64_t index) {
+    std::int64_t offset = 0;
+    std::int64_t result = 0;
+    if (__builtin_mul_overflow(index, range.step, &offset) ||
+        __builtin_add_overflow(range.start, offset, &result)) {
+      fail(Errc::LimitExceeded, "a range does not fit in 64 bits");
+    }
+    return result;
+  };
+  std::int64_t stride = 0;
+  const std::int64_t end = bounds.start + static_cast<std::int64_t>(bounds.count) * bounds.step;
+  if (__builtin_mul_overflow(bounds.step, range.step, &stride)) {
+    fail(Errc::LimitExceeded, "a range does not fit in 64 bits");
+  }
+  return Value::object(Kind::Range, runtime.heap.make<RangeObject>(place(bounds.start), place(end),
+                                                                   stride));
+}
+
+}  // namespace
+
+Value get_attribute(Runtime& runtime, const Value& object, std::string_view name) {
+  require_defined(object);
+  if (name.starts_with("__")) {
+    return runtime.undefined(fmt::format("access to attribute '{}' of '{}' object is unsafe.", name,
+                                         type_name(object)));
+  }
+  if (auto found = own_attribute(runtime, object, name)) return *found;
+  if (object.is(Kind::Dict)) {
+    if (const Value* item = object.as<DictObject>().find(name)) return *item;
+  }
+  return missing_attribute(runtime, object, name);
+}
+
+Value get_item(Runtime& runtime, const Value& object, const Value& index) {
+  require_defined(object);
+  if (auto found = own_item(runtime, object, index)) return *found;
+  if (index.is_string()) {
+    if (auto found = own_attribute(runtime, object, index.view())) return *found;
+    return missing_attribute(runtime, object, index.view());
+  }
+  return runtime.undefined(fmt::format("{} has no element {}", describe_type(object),
+                                       to_repr(runtime, index).view()));
+}
+
+Value get_slice(Runtime& runtime, const Value& object, const Value& start, const Value& stop,
+                const Value& step) {
+  require_defined(object);
+  if (object.is_string()) return slice_string(runtime, object, start, stop, step);
+  if (object.is(Kind::Range)) return slice_range(runtime, object, start, stop, step);
+  if (!object.is_sequence()) {
+    fail(Errc::BadInput, "'{}' object cannot be sliced", type_name(object));
+  }
+  const auto& source = object.as<SequenceObject>().items;
+  const SliceBounds bounds = slice_bounds(start, stop, step, source.size());
+  std::vector<Value> items;
+  items.reserve(bounds.count);
+  std::int64_t at = bounds.start;
+  for (std::uint64_t i = 0; i < bounds.count; ++i, at += bounds.step) {
+    items.push_back(source[static_cast<std::size_t>(at)]);
+  }
+  return object.is(Kind::Tuple) ? runtime.tuple(std::move(items)) : runtime.list(std::move(items));
+}
+
+}  // namespace moeflux::jinja

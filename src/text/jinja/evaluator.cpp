@@ -1,0 +1,244 @@
+#include "text/jinja/evaluator.h"
+
+#include "base/error.h"
+#include "text/jinja/access.h"
+#include "text/jinja/filters.h"
+#include "text/jinja/globals.h"
+#include "text/jinja/methods.h"
+#include "text/jinja/operations.h"
+#include "text/jinja/python_text.h"
+
+namespace moeflux::jinja {
+
+Evaluator::Evaluator(const Tree& tree, Runtime& runtime, const Json& variables)
+    : tree_(tree), runtime_(runtime), variables_(variables), top_level_(tree.names.size()) {}
+
+MarkedString Evaluator::run() {
+  TextBuilder output(runtime_);
+  const OutputGuard guard(*this, output);
+  exec(tree_.body);
+  return output.take();
+}
+
+// ---- variables
+
+// The special tokens are the engine's own words, not the user's.
+Value Evaluator::initial_value(const std::string& name) {
+  const auto found = variables_.find(name);
+  if (found != variables_.end()) {
+    const bool special_token = found->is_string() && name.ends_with("_token");
+    return runtime_.from_json(*found, special_token ? Origin::Markup : Origin::Data);
+  }
+  Value global = find_global(runtime_, name);
+  return global.is_undefined() ? runtime_.undefined(fmt::format("'{}' is undefined", name)) : global;
+}
+
+const Value& Evaluator::lookup(NameId name) {
+  for (const Scope* scope = scope_.get(); scope != nullptr; scope = scope->parent().get()) {
+    runtime_.meter.step();
+    if (const Value* found = scope->find(name)) return *found;
+  }
+  std::optional<Value>& value = top_level_[name];
+  if (!value) value = initial_value(tree_.names[name]);
+  return *value;
+}
+
+void Evaluator::assign(NameId name, Value value) {
+  if (scope_) {
+    scope_->set(name, std::move(value));
+  } else {
+    top_level_[name] = std::move(value);
+  }
+}
+
+void Evaluator::assign(const Target& target, const Value& value) {
+  if (const auto* name = std::get_if<NameId>(&target.place)) return assign(*name, value);
+  if (const auto* attribute = std::get_if<Target::Attribute>(&target.place)) {
+    const Value object = lookup(attribute->object);
+    if (!object.is(Kind::Namespace)) {
+      fail(Errc::BadInput, "cannot assign attribute on non-namespace object '{}'",
+           tree_.names[attribute->object]);
+    }
+    object.as<NamespaceObject>().attributes->set(runtime_.string(attribute->name), value);
+    return;
+  }
+  const auto& targets = std::get<std::vector<Target>>(target.place);
+  const std::vector<Value> items = items_of(runtime_, value);
+  if (items.size() != targets.size()) {
+    fail(Errc::BadInput, "{} values to unpack (expected {}, got {})",
+         items.size() < targets.size() ? "not enough" : "too many", targets.size(), items.size());
+  }
+  for (std::size_t i = 0; i < targets.size(); ++i) assign(targets[i], items[i]);
+}
+
+// ---- expressions
+
+Value Evaluator::eval(const Expr& expr) {
+  const DepthGuard guard(runtime_.meter);
+  runtime_.meter.step();
+  runtime_.line = expr.line;
+  return std::visit([this](const auto& node) { return eval_node(node); }, expr.node);
+}
+
+Value Evaluator::eval_optional(const ExprPtr& expr) { return expr ? eval(*expr) : Value::none(); }
+
+Value Evaluator::eval_node(const LiteralExpr& node) { return node.value; }
+
+Value Evaluator::eval_node(const NameExpr& node) { return lookup(node.name); }
+
+Value Evaluator::eval_node(const SequenceExpr& node) {
+  std::vector<Value> items;
+  items.reserve(node.items.size());
+  for (const ExprPtr& item : node.items) items.push_back(eval(*item));
+  return node.kind == Kind::List ? runtime_.list(std::move(items))
+                                 : runtime_.tuple(std::move(items));
+}
+
+Value Evaluator::eval_node(const DictExpr& node) {
+  const Ref<DictObject> dict = runtime_.new_dict();
+  for (const auto& [key, value] : node.items) {
+    const Value evaluated_key = eval(*key);
+    dict->set(evaluated_key, eval(*value));
+  }
+  return Value::object(Kind::Dict, dict);
+}
+
+Value Evaluator::eval_node(const UnaryExpr& node) {
+  const Value operand = eval(*node.operand);
+  switch (node.op) {
+    case UnaryOp::Not:
+      return Value::boolean(!truthy(operand));
+    case UnaryOp::Negate:
+      return negate(operand);
+    case UnaryOp::Plus:
+      return plus(operand);
+  }
+  return {};
+}
+
+Value Evaluator::eval_node(const BinaryExpr& node) {
+  const int line = runtime_.line;
+  const Value left = eval(*node.left);
+  const Value right = eval(*node.right);
+  runtime_.line = line;
+  return binary(runtime_, node.op, left, right);
+}
+
+Value Evaluator::eval_node(const LogicalExpr& node) {
+  Value left = eval(*node.left);
+  const bool decided = truthy(left) == (node.op == LogicalOp::Or);
+  return decided ? left : eval(*node.right);
+}
+
+Value Evaluator::eval_node(const CompareExpr& node) {
+  Value left = eval(*node.first);
+  for (const auto& [op, operand] : node.rest) {
+    Value right = eval(*operand);
+    if (!compare(runtime_, op, left, right)) return Value::boolean(false);
+    left = std::move(right);
+  }
+  return Value::boolean(true);
+}
+
+Value Evaluator::eval_node(const ConcatExpr& node) {
+  TextBuilder text(runtime_);
+  for (const ExprPtr& part : node.parts) text.append(to_text(runtime_, eval(*part)));
+  return text.value();
+}
+
+Value Evaluator::eval_node(const ConditionalExpr& node) {
+  if (truthy(eval(*node.test))) return eval(*node.then);
+  if (node.otherwise) return eval(*node.otherwise);
+  return runtime_.undefined(
+      "the inline if-expression evaluated to false and no else section was defined.");
+}
+
+Value Evaluator::eval_node(const AttributeExpr& node) {
+  const int line = runtime_.line;
+  const Value object = eval(*node.object);
+  runtime_.line = line;
+  return get_attribute(runtime_, object, node.name);
+}
+
+Value Evaluator::eval_node(const ItemExpr& node) {
+  const Value object = eval(*node.object);
+  const Value index = eval(*node.index);
+  return get_item(runtime_, object, index);
+}
+
+Value Evaluator::eval_node(const SliceExpr& node) {
+  const Value object = eval(*node.object);
+  const Value start = eval_optional(node.start);
+  const Value stop = eval_optional(node.stop);
+  const Value step = eval_optional(node.step);
+  return get_slice(runtime_, object, start, stop, step);
+}
+
+Value Evaluator::eval_node(const CallExpr& node) { return call_with(node, {}); }
+
+Value Evaluator::eval_node(const FilterExpr& node) {
+  const int line = runtime_.line;
+  const Value input = node.input ? eval(*node.input) : *filter_input_;
+  const Arguments arguments = eval_arguments(node.arguments);
+  runtime_.line = line;
+  return apply_filter(runtime_, node.name, input, arguments);
+}
+
+Value Evaluator::eval_node(const TestExpr& node) {
+  const Value input = eval(*node.input);
+  const Arguments arguments = eval_arguments(node.arguments);
+  return Value::boolean(apply_test(runtime_, node.name, input, arguments));
+}
+
+// ---- calls
+
+Arguments Evaluator::eval_arguments(const CallArguments& arguments) {
+  Arguments result;
+  result.positional.reserve(arguments.positional.size());
+  for (const ExprPtr& argument : arguments.positional) result.positional.push_back(eval(*argument));
+  for (const auto& [name, value] : arguments.named) result.named.emplace_back(name, eval(*value));
+  if (arguments.star) {
+    for (Value& item : items_of(runtime_, eval(*arguments.star))) {
+      result.positional.push_back(std::move(item));
+    }
+  }
+  if (arguments.star_star) {
+    const Value named = eval(*arguments.star_star);
+    if (!named.is(Kind::Dict)) {
+      fail(Errc::BadInput, "argument after ** must be a mapping, not {}", type_name(named));
+    }
+    for (const auto& [key, value] : named.as<DictObject>().entries()) {
+      if (!key.is_string()) fail(Errc::BadInput, "keywords must be strings");
+      result.named.emplace_back(key.text().bytes(), value);
+    }
+  }
+  return result;
+}
+
+// `arguments` are what the caller adds to those written in the template.
+Value Evaluator::call_with(const CallExpr& node, Arguments arguments) {
+  const int line = runtime_.line;
+  const auto add_arguments = [&] {
+    Arguments written = eval_arguments(node.arguments);
+    for (auto& named : arguments.named) written.named.push_back(std::move(named));
+    arguments = std::move(written);
+    runtime_.line = line;
+  };
+  // A method that is called at once needs no function object.
+  if (const auto* attribute = std::get_if<AttributeExpr>(&node.callee->node)) {
+    const Value object = eval(*attribute->object);
+    const MethodEntry* method = find_method(object.kind(), attribute->name);
+    if (method != nullptr && may_call(*method, object)) {
+      add_arguments();
+      return method->body(runtime_, object, arguments);
+    }
+    const Value callee = get_attribute(runtime_, object, attribute->name);
+    add_arguments();
+    return call(callee, arguments);
+  }
+  const Value callee = eval(*node.callee);
+  add_arguments();
+  return call(callee, arguments);
+}
+
+}  // namespace moeflux::jinja

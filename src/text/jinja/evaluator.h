@@ -1,0 +1,119 @@
+// Runs a parsed template once. Expressions give values, statements write to the current output.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "base/json.h"
+#include "text/jinja/ast.h"
+#include "text/jinja/runtime.h"
+#include "text/jinja/scope.h"
+
+namespace moeflux::jinja {
+
+class Evaluator {
+ public:
+  // All of them must outlive the evaluator.
+  Evaluator(const Tree& tree, Runtime& runtime, const Json& variables);
+
+  MarkedString run();
+
+ private:
+  enum class Flow { Normal, Break, Continue };
+  class ScopeGuard;
+  class OutputGuard;
+
+  // Expressions (evaluator.cpp)
+  Value eval(const Expr& expr);
+  Value eval_optional(const ExprPtr& expr);  // none when it is null
+  Value eval_node(const LiteralExpr& node);
+  Value eval_node(const NameExpr& node);
+  Value eval_node(const SequenceExpr& node);
+  Value eval_node(const DictExpr& node);
+  Value eval_node(const UnaryExpr& node);
+  Value eval_node(const BinaryExpr& node);
+  Value eval_node(const LogicalExpr& node);
+  Value eval_node(const CompareExpr& node);
+  Value eval_node(const ConcatExpr& node);
+  Value eval_node(const ConditionalExpr& node);
+  Value eval_node(const AttributeExpr& node);
+  Value eval_node(const ItemExpr& node);
+  Value eval_node(const SliceExpr& node);
+  Value eval_node(const CallExpr& node);
+  Value eval_node(const FilterExpr& node);
+  Value eval_node(const TestExpr& node);
+  Arguments eval_arguments(const CallArguments& arguments);
+  Value call_with(const CallExpr& node, Arguments arguments);
+
+  // Calls (calls.cpp)
+  Value call(const Value& callee, Arguments& arguments);
+  Value make_macro(const MacroDefinition& macro);
+  Value call_macro(const MacroDefinition& macro, const Ref<Scope>& closure, Arguments& arguments);
+  void bind_parameters(const MacroDefinition& macro, Arguments& arguments);
+
+  // Statements (statements.cpp)
+  Flow exec(const Block& block);
+  Flow exec(const Statement& statement);
+  Flow exec_node(const TextStatement& node);
+  Flow exec_node(const OutputStatement& node);
+  Flow exec_node(const IfStatement& node);
+  Flow exec_node(const ForStatement& node);
+  Flow exec_node(const SetStatement& node);
+  Flow exec_node(const SetBlockStatement& node);
+  Flow exec_node(const MacroStatement& node);
+  Flow exec_node(const CallBlockStatement& node);
+  Flow exec_node(const FilterBlockStatement& node);
+  Flow exec_node(const WithStatement& node);
+  Flow exec_node(const ScopeStatement& node);
+  Flow exec_node(const DoStatement& node);
+  Flow exec_node(const BreakStatement&) { return Flow::Break; }
+  Flow exec_node(const ContinueStatement&) { return Flow::Continue; }
+  Flow run_loop(const ForStatement& node, const Value& iterable, int depth0);
+  Ref<LoopObject> make_loop(const ForStatement& node, const Value& iterable, int depth0);
+  // Runs a block in a scope of its own and returns what it wrote.
+  Value capture(const Block& block);
+  Value filter_captured(const ExprPtr& filter, const Value& captured);
+
+  // Variables
+  Ref<Scope> new_scope() { return runtime_.heap.make<Scope>(runtime_.meter, scope_); }
+  const Value& lookup(NameId name);
+  void assign(NameId name, Value value);
+  void assign(const Target& target, const Value& value);
+  Value initial_value(const std::string& name);
+
+  const Tree& tree_;
+  Runtime& runtime_;
+  const Json& variables_;
+  std::vector<std::optional<Value>> top_level_;  // by NameId; filled when first used
+  Ref<Scope> scope_;                             // null at the top level
+  TextBuilder* output_ = nullptr;
+  const Value* filter_input_ = nullptr;  // what a filter without an input works on
+};
+
+class Evaluator::ScopeGuard {
+ public:
+  ScopeGuard(Evaluator& evaluator, Ref<Scope> scope)
+      : evaluator_(evaluator), outer_(std::exchange(evaluator.scope_, std::move(scope))) {}
+  ~ScopeGuard() { evaluator_.scope_ = std::move(outer_); }
+  ScopeGuard(const ScopeGuard&) = delete;
+  ScopeGuard& operator=(const ScopeGuard&) = delete;
+
+ private:
+  Evaluator& evaluator_;
+  Ref<Scope> outer_;
+};
+
+class Evaluator::OutputGuard {
+ public:
+  OutputGuard(Evaluator& evaluator, TextBuilder& output)
+      : evaluator_(evaluator), outer_(std::exchange(evaluator.output_, &output)) {}
+  ~OutputGuard() { evaluator_.output_ = outer_; }
+  OutputGuard(const OutputGuard&) = delete;
+  OutputGuard& operator=(const OutputGuard&) = delete;
+
+ private:
+  Evaluator& evaluator_;
+  TextBuilder* outer_;
+};
+
+}  // namespace moeflux::jinja

@@ -1,0 +1,246 @@
+#include "text/jinja/python_text.h"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "text/jinja/unicode.h"
+
+namespace moeflux::jinja {
+namespace {
+
+// Writes repr() into a builder. Marks are decided for the whole text by the caller.
+class ReprWriter {
+ public:
+  explicit ReprWriter(Runtime& runtime) : runtime_(runtime), out_(runtime) {}
+
+  std::string take() { return std::string(out_.text().view()); }
+
+  void write(const Value& value) {
+    const DepthGuard guard(runtime_.meter);
+    switch (value.kind()) {
+      case Kind::Undefined:
+        return out_.append("Undefined");
+      case Kind::None:
+        return out_.append("None");
+      case Kind::Bool:
+        return out_.append(value.as_bool() ? "True" : "False");
+      case Kind::Int:
+        return out_.append(fmt::format("{}", value.as_int()));
+      case Kind::Float:
+        return out_.append(float_repr(value.as_real()));
+      case Kind::String:
+        if (value.is_safe()) {
+          return out_.append(fmt::format("Markup({})", string_repr(value.view())));
+        }
+        return out_.append(string_repr(value.view()));
+      case Kind::List:
+        return write_items("[", value.as<SequenceObject>().items, "]");
+      case Kind::Tuple: {
+        const auto& items = value.as<SequenceObject>().items;
+        return write_items("(", items, items.size() == 1 ? ",)" : ")");
+      }
+      case Kind::Dict:
+        return write_dict(value.as<DictObject>());
+      case Kind::View:
+        return write_view(value);
+      case Kind::Range:
+        return write_range(value.as<RangeObject>());
+      case Kind::Namespace:
+        out_.append("<Namespace ");
+        write_dict(*value.as<NamespaceObject>().attributes);
+        return out_.append(">");
+      case Kind::Function:
+        if (value.as<FunctionObject>().is_macro) {
+          return out_.append(fmt::format("<Macro '{}'>", value.as<FunctionObject>().name));
+        }
+        return out_.append(fmt::format("<function {}>", value.as<FunctionObject>().name));
+      case Kind::Loop: {
+        auto& loop = value.as<LoopObject>();
+        return out_.append(fmt::format("<LoopContext {}/{}>", loop.index0 + 1, loop.length()));
+      }
+      case Kind::Iterator:
+      case Kind::Cycler:
+        return out_.append(fmt::format("<{} object>", type_name(value)));
+    }
+  }
+
+ private:
+  void write_items(std::string_view open, const std::vector<Value>& items, std::string_view close) {
+    out_.append(open);
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      if (i != 0) out_.append(", ");
+      write(items[i]);
+    }
+    out_.append(close);
+  }
+
+  void write_dict(const DictObject& dict) {
+    out_.append("{");
+    for (std::size_t i = 0; i < dict.size(); ++i) {
+      if (i != 0) out_.append(", ");
+      write(dict.entries()[i].first);
+      out_.append(": ");
+      write(dict.entries()[i].second);
+    }
+    out_.append("}");
+  }
+
+  void write_view(const Value& value) {
+    const auto& view = value.as<ViewObject>();
+    out_.append(fmt::format("{}([", type_name(value)));
+    const auto& entries = view.dict->entries();
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+      if (i != 0) out_.append(", ");
+      if (view.what == ViewObject::What::Items) out_.append("(");
+      if (view.what != ViewObject::What::Values) write(entries[i].first);
+      if (view.what == ViewObject::What::Items) out_.append(", ");
+      if (view.what != ViewObject::What::Keys) write(entries[i].second);
+      if (view.what == ViewObject::What::Items) out_.append(")");
+    }
+    out_.append("])");
+  }
+
+  void write_range(const RangeObject& range) {
+    out_.append(range.step == 1
+                    ? fmt::format("range({}, {})", range.start, range.stop)
+                    : fmt::format("range({}, {}, {})", range.start, range.stop, range.step));
+  }
+
+  Runtime& runtime_;
+  TextBuilder out_;
+};
+
+bool any_data(Runtime& runtime, const std::vector<Value>& items) {
+  for (const Value& item : items) {
+    if (holds_data(runtime, item)) return true;
+  }
+  return false;
+}
+
+bool any_data(Runtime& runtime, const DictObject& dict) {
+  for (const auto& [key, value] : dict.entries()) {
+    if (holds_data(runtime, key) || holds_data(runtime, value)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string float_repr(double number) {
+  if (std::isnan(number)) return "nan";
+  if (std::isinf(number)) return number < 0 ? "-inf" : "inf";
+  std::array<char, 40> buffer{};
+  const auto end =
+      std::to_chars(buffer.data(), buffer.data() + buffer.size(), number, std::chars_format::scientific);
+  const std::string_view text(buffer.data(), static_cast<std::size_t>(end.ptr - buffer.data()));
+  const std::size_t e = text.find('e');
+  int exponent = 0;
+  const char* digits_of_exponent = text.data() + e + (text[e + 1] == '+' ? 2 : 1);
+  std::from_chars(digits_of_exponent, text.data() + text.size(), exponent);
+
+  std::string digits;
+  std::string_view sign;
+  for (const char c : text.substr(0, e)) {
+    if (c == '-') sign = "-";
+    if (c >= '0' && c <= '9') digits += c;
+  }
+  if (exponent < -4 || exponent >= 16) {
+    return fmt::format("{}{}{}{}e{}{:02}", sign, digits[0], digits.size() > 1 ? "." : "",
+                       digits.substr(1), exponent < 0 ? '-' : '+', std::abs(exponent));
+  }
+  if (exponent < 0) {
+    return fmt::format("{}0.{:0>{}}{}", sign, "", -exponent - 1, digits);
+  }
+  const auto whole = static_cast<std::size_t>(exponent) + 1;
+  if (digits.size() <= whole) return fmt::format("{}{:0<{}}.0", sign, digits, whole);
+  return fmt::format("{}{}.{}", sign, digits.substr(0, whole), digits.substr(whole));
+}
+
+std::string string_repr(std::string_view text) {
+  const bool single = text.find('\'') == std::string_view::npos;
+  const char quote = single || text.find('"') != std::string_view::npos ? '\'' : '"';
+  std::string result(1, quote);
+  for (std::size_t at = 0; at < text.size();) {
+    const CodePoint c = decode(text, at);
+    if (c.value == static_cast<char32_t>(quote) || c.value == U'\\') {
+      result += '\\';
+      result += static_cast<char>(c.value);
+    } else if (c.value == U'\n') {
+      result += "\\n";
+    } else if (c.value == U'\r') {
+      result += "\\r";
+    } else if (c.value == U'\t') {
+      result += "\\t";
+    } else if (c.valid && is_printable(c.value)) {
+      result += text.substr(at, c.size);
+    } else if (c.value < 0x100) {
+      result += fmt::format("\\x{:02x}", static_cast<std::uint32_t>(c.value));
+    } else if (c.value < 0x10000) {
+      result += fmt::format("\\u{:04x}", static_cast<std::uint32_t>(c.value));
+    } else {
+      result += fmt::format("\\U{:08x}", static_cast<std::uint32_t>(c.value));
+    }
+    at += c.size;
+  }
+  result += quote;
+  return result;
+}
+
+bool holds_data(Runtime& runtime, const Value& value) {
+  if (value.origin() == Origin::Data) return true;
+  const DepthGuard guard(runtime.meter);
+  runtime.meter.step();
+  switch (value.kind()) {
+    case Kind::String:
+      return value.text().has_data();
+    case Kind::List:
+    case Kind::Tuple:
+      return any_data(runtime, value.as<SequenceObject>().items);
+    case Kind::Dict:
+      return any_data(runtime, value.as<DictObject>());
+    case Kind::View:
+      return any_data(runtime, *value.as<ViewObject>().dict);
+    case Kind::Namespace:
+      return any_data(runtime, *value.as<NamespaceObject>().attributes);
+    default:
+      return false;
+  }
+}
+
+MarkedString to_text(Runtime& runtime, const Value& value) {
+  if (value.is_string()) return value.text();
+  if (value.is_undefined()) return {};
+  return to_repr(runtime, value);
+}
+
+MarkedString to_repr(Runtime& runtime, const Value& value) {
+  ReprWriter writer(runtime);
+  writer.write(value);
+  return {writer.take(), holds_data(runtime, value) ? Origin::Data : Origin::Markup};
+}
+
+MarkedString html_escape(Runtime& runtime, const MarkedString& text) {
+  TextBuilder out(runtime);
+  std::size_t plain = 0;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    std::string_view entity;
+    switch (text.bytes()[at]) {
+      case '&': entity = "&amp;"; break;
+      case '<': entity = "&lt;"; break;
+      case '>': entity = "&gt;"; break;
+      case '\'': entity = "&#39;"; break;
+      case '"': entity = "&#34;"; break;
+      default: continue;
+    }
+    out.append(text, plain, at);
+    out.append(entity, text.origin_at(at));
+    plain = at + 1;
+  }
+  out.append(text, plain, text.size());
+  return out.take();
+}
+
+}  // namespace moeflux::jinja

@@ -1,0 +1,30 @@
+// How Python writes values: str() and repr(), on which templates rely when they print numbers,
+// booleans, lists and dicts.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "text/jinja/runtime.h"
+
+namespace moeflux::jinja {
+
+// repr(float): the shortest digits that read back as the same number.
+std::string float_repr(double number);
+
+// str(value). A container that holds data is data as a whole.
+MarkedString to_text(Runtime& runtime, const Value& value);
+
+// repr(value), as inside of a printed list.
+MarkedString to_repr(Runtime& runtime, const Value& value);
+
+// Python's quoting of a string.
+std::string string_repr(std::string_view text);
+
+// Whether the value or anything in it came from outside.
+bool holds_data(Runtime& runtime, const Value& value);
+
+// &, <, >, ' and " as HTML entities.
+MarkedString html_escape(Runtime& runtime, const MarkedString& text);
+
+}  // namespace moeflux::jinja

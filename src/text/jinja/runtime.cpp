@@ -1,0 +1,93 @@
+#include "text/jinja/runtime.h"
+
+#include "base/error.h"
+
+namespace moeflux::jinja {
+
+Value Runtime::string(MarkedString text, bool safe) {
+  meter.check_string(text.size());
+  MemoryCharge charge(meter, text.memory_bytes());
+  return Value::string(std::make_shared<const StringObject>(
+      StringObject{std::move(text), safe, std::move(charge)}));
+}
+
+Value Runtime::list(std::vector<Value> items) {
+  meter.step(1 + items.size());
+  return Value::object(Kind::List, heap.make<SequenceObject>(meter, std::move(items)));
+}
+
+Value Runtime::tuple(std::vector<Value> items) {
+  meter.step(1 + items.size());
+  return Value::object(Kind::Tuple, heap.make<SequenceObject>(meter, std::move(items)));
+}
+
+Value Runtime::iterator(std::vector<Value> items) {
+  meter.step(1 + items.size());
+  return Value::object(Kind::Iterator, heap.make<IteratorObject>(meter, std::move(items)));
+}
+
+Value Runtime::function(std::string name, FunctionObject::Body body) {
+  return Value::object(Kind::Function,
+                       heap.make<FunctionObject>(meter, std::move(name), std::move(body)));
+}
+
+Value Runtime::undefined(std::string hint) {
+  return Value::undefined(std::make_shared<const StringObject>(
+      StringObject{MarkedString(std::move(hint), Origin::Markup), false, {}}));
+}
+
+Value Runtime::from_json(const Json& json, Origin origin) {
+  const DepthGuard guard(meter);
+  meter.step();
+  switch (json.type()) {
+    case Json::value_t::null:
+    case Json::value_t::discarded:
+      return Value::none(origin);
+    case Json::value_t::boolean:
+      return Value::boolean(json.get<bool>(), origin);
+    case Json::value_t::number_unsigned:
+      if (json.get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX)) {
+        fail(Errc::Unsupported, "the integer {} does not fit in 64 bits with a sign",
+             json.get<std::uint64_t>());
+      }
+      return Value::integer(json.get<std::int64_t>(), origin);
+    case Json::value_t::number_integer:
+      return Value::integer(json.get<std::int64_t>(), origin);
+    case Json::value_t::number_float:
+      return Value::real(json.get<double>(), origin);
+    case Json::value_t::string:
+      return string(json.get_ref<const std::string&>(), origin);
+    case Json::value_t::binary:
+      fail(Errc::BadInput, "binary values cannot be given to a template");
+    case Json::value_t::array: {
+      std::vector<Value> items;
+      items.reserve(json.size());
+      for (const Json& item : json) items.push_back(from_json(item, origin));
+      const auto object = heap.make<SequenceObject>(meter, std::move(items));
+      object->is_input = origin == Origin::Data;
+      return Value::object(Kind::List, object, origin);
+    }
+    case Json::value_t::object: {
+      const Ref<DictObject> dict = new_dict();
+      for (const auto& [key, item] : json.items()) {
+        dict->set(string(key, origin), from_json(item, origin));
+      }
+      dict->is_input = origin == Origin::Data;
+      return Value::object(Kind::Dict, dict, origin);
+    }
+  }
+  return Value::none(origin);
+}
+
+void TextBuilder::fill(std::string_view bytes, std::uint64_t count, Origin origin) {
+  if (bytes.empty() || count == 0) return;
+  runtime_.meter.check_string(count);  // so that the product cannot overflow
+  runtime_.meter.check_string(count * bytes.size() + text_.size());
+  runtime_.meter.text(count * bytes.size());
+  std::string all;
+  all.reserve(count * bytes.size());
+  for (std::uint64_t i = 0; i < count; ++i) all += bytes;
+  text_.append(all, origin);
+}
+
+}  // namespace moeflux::jinja

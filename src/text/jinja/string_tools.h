@@ -1,0 +1,32 @@
+// Operations on whole strings that both the methods of str and the filters offer.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "text/jinja/runtime.h"
+#include "text/jinja/unicode.h"
+
+namespace moeflux::jinja {
+
+enum class Side { Left, Right, Both };
+// Strips characters of `characters`, or whitespace when that is null.
+MarkedString strip(const MarkedString& text, Side side, const MarkedString* characters);
+
+MarkedString change_case(Runtime& runtime, const MarkedString& text, Case wanted);
+// The first character in title case, the others in lower case.
+MarkedString capitalize(Runtime& runtime, const MarkedString& text);
+
+// `count` < 0: every occurrence.
+MarkedString replace(Runtime& runtime, const MarkedString& text, const MarkedString& from,
+                     const MarkedString& to, std::int64_t count);
+
+// str.splitlines(); the line ends stay on with `keep_ends`.
+std::vector<MarkedString> split_lines(Runtime& runtime, const MarkedString& text, bool keep_ends);
+
+MarkedString center(Runtime& runtime, const MarkedString& text, std::int64_t width,
+                    std::string_view fill = " ");
+
+}  // namespace moeflux::jinja

@@ -1,0 +1,165 @@
+#include "text/jinja/unicode.h"
+
+#include <algorithm>
+#include <array>
+
+#include <utf8proc.h>
+
+namespace moeflux::jinja {
+namespace {
+
+utf8proc_category_t category(char32_t c) {
+  return utf8proc_category(static_cast<utf8proc_int32_t>(c));
+}
+
+bool is_continuation(char byte) { return (static_cast<unsigned char>(byte) & 0xC0u) == 0x80u; }
+
+// Characters whose upper case is several characters and common enough to be met in text.
+struct Expansion {
+  char32_t from;
+  std::string_view upper;
+  std::string_view title;
+};
+constexpr std::array<Expansion, 10> kExpansions = {{
+    {0x00DF, "SS", "Ss"},
+    {0x0149, "\xCA\xBCN", "\xCA\xBCN"},
+    {0x01F0, "J\xCC\x8C", "J\xCC\x8C"},
+    {0xFB00, "FF", "Ff"},
+    {0xFB01, "FI", "Fi"},
+    {0xFB02, "FL", "Fl"},
+    {0xFB03, "FFI", "Ffi"},
+    {0xFB04, "FFL", "Ffl"},
+    {0xFB05, "ST", "St"},
+    {0xFB06, "ST", "St"},
+}};
+
+}  // namespace
+
+CodePoint decode(std::string_view text, std::size_t at) {
+  const auto lead = static_cast<unsigned char>(text[at]);
+  if (lead < 0x80) return {lead, 1, true};
+  utf8proc_int32_t code_point = 0;
+  const auto left = static_cast<utf8proc_ssize_t>(std::min<std::size_t>(text.size() - at, 4));
+  const utf8proc_ssize_t size = utf8proc_iterate(
+      reinterpret_cast<const utf8proc_uint8_t*>(text.data() + at), left, &code_point);
+  if (size <= 0) return {lead, 1, false};
+  return {static_cast<char32_t>(code_point), static_cast<std::size_t>(size), true};
+}
+
+CodePoint decode_before(std::string_view text, std::size_t end) {
+  std::size_t begin = end - 1;
+  while (begin > 0 && end - begin < 4 && is_continuation(text[begin])) --begin;
+  const CodePoint c = decode(text, begin);
+  if (begin + c.size == end) return c;
+  return {static_cast<unsigned char>(text[end - 1]), 1, false};
+}
+
+void append_utf8(std::string& text, char32_t code_point) {
+  std::array<utf8proc_uint8_t, 4> bytes{};
+  const utf8proc_ssize_t size =
+      utf8proc_encode_char(static_cast<utf8proc_int32_t>(code_point), bytes.data());
+  for (utf8proc_ssize_t i = 0; i < size; ++i) {
+    text += static_cast<char>(bytes[static_cast<std::size_t>(i)]);
+  }
+}
+
+std::size_t count_characters(std::string_view text) {
+  std::size_t count = 0;
+  for (std::size_t at = 0; at < text.size(); at += decode(text, at).size) ++count;
+  return count;
+}
+
+std::size_t byte_of_character(std::string_view text, std::size_t index) {
+  std::size_t at = 0;
+  while (index > 0 && at < text.size()) {
+    at += decode(text, at).size;
+    --index;
+  }
+  return at;
+}
+
+bool is_space(char32_t c) {
+  return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 ||
+         c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 ||
+         c == 0x202F || c == 0x205F || c == 0x3000;
+}
+
+bool is_alpha(char32_t c) {
+  switch (category(c)) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool is_decimal(char32_t c) { return category(c) == UTF8PROC_CATEGORY_ND; }
+
+bool is_digit(char32_t c) {
+  return is_decimal(c) || c == 0xB2 || c == 0xB3 || c == 0xB9 || c == 0x2070 ||
+         (c >= 0x2074 && c <= 0x2079) || (c >= 0x2080 && c <= 0x2089) ||
+         (c >= 0x2460 && c <= 0x2468) || (c >= 0x2474 && c <= 0x247C) ||
+         (c >= 0x2488 && c <= 0x2490);
+}
+
+bool is_numeric(char32_t c) {
+  const utf8proc_category_t kind = category(c);
+  return kind == UTF8PROC_CATEGORY_ND || kind == UTF8PROC_CATEGORY_NL ||
+         kind == UTF8PROC_CATEGORY_NO || is_digit(c);
+}
+
+bool is_alnum(char32_t c) { return is_alpha(c) || is_numeric(c); }
+
+bool is_upper(char32_t c) { return category(c) == UTF8PROC_CATEGORY_LU; }
+
+bool is_lower(char32_t c) {
+  return category(c) == UTF8PROC_CATEGORY_LL || c == 0xAA || c == 0xBA;
+}
+
+bool is_title(char32_t c) { return category(c) == UTF8PROC_CATEGORY_LT; }
+
+bool is_printable(char32_t c) {
+  switch (category(c)) {
+    case UTF8PROC_CATEGORY_CC:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_CS:
+    case UTF8PROC_CATEGORY_CO:
+    case UTF8PROC_CATEGORY_CN:
+    case UTF8PROC_CATEGORY_ZL:
+    case UTF8PROC_CATEGORY_ZP:
+      return false;
+    case UTF8PROC_CATEGORY_ZS:
+      return c == U' ';
+    default:
+      return true;
+  }
+}
+
+std::string to_case(char32_t c, Case wanted) {
+  if (wanted == Case::Lower && c == 0x130) return "i\xCC\x87";
+  if (wanted == Case::Fold && c == 0xDF) return "ss";
+  if (wanted == Case::Upper || wanted == Case::Title) {
+    for (const Expansion& expansion : kExpansions) {
+      if (expansion.from == c) {
+        return std::string(wanted == Case::Upper ? expansion.upper : expansion.title);
+      }
+    }
+  }
+  const auto code_point = static_cast<utf8proc_int32_t>(c);
+  utf8proc_int32_t mapped = code_point;
+  switch (wanted) {
+    case Case::Upper: mapped = utf8proc_toupper(code_point); break;
+    case Case::Title: mapped = utf8proc_totitle(code_point); break;
+    case Case::Lower:
+    case Case::Fold: mapped = utf8proc_tolower(code_point); break;
+  }
+  std::string result;
+  append_utf8(result, static_cast<char32_t>(mapped));
+  return result;
+}
+
+}  // namespace moeflux::jinja

@@ -1,0 +1,74 @@
+#include "support/loaded_model.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "source/safetensors.h"
+#include "support/paths.h"
+
+namespace moeflux::test {
+
+LoadedModel::LoadedModel(std::shared_ptr<const ModelSource> source, const LoadOptions& options)
+    : options_(options),
+      source_(std::move(source)),
+      model_(describe_model(*source_)),
+      budget_(std::uint64_t{1} << 32) {
+  ExpertStore store(source_, model_.index.experts);
+  const std::uint64_t slots =
+      options.cache_slots > 0 ? options.cache_slots : store.n_experts_total();
+  weights_ = std::make_unique<WeightStore>(*source_, model_.index.tensors, budget_, LoadProgress());
+  backend_ = make_cpu_backend({.cpu_isa = options.cpu_isa,
+                               .n_threads = options.n_threads,
+                               .max_context = options.max_length});
+  const std::uint64_t cache_bytes = slots * store.slot_bytes();
+  experts_ = std::make_unique<ExpertStreamer>(std::move(store), budget_, cache_bytes);
+  forward_ = std::make_unique<Forward>(Forward::Parts{.config = &config(),
+                                                      .tensors = &weights_->tensors(),
+                                                      .backend = backend_.get(),
+                                                      .experts = experts_.get()},
+                                       budget_, options.max_tokens);
+}
+
+LoadedModel::LoadedModel(const std::string& path, const LoadOptions& options)
+    : LoadedModel(open_source(path), options) {}
+
+std::vector<float> LoadedModel::feed(Session& session, std::span<const std::int32_t> tokens,
+                                     std::int64_t chunk) {
+  const auto n_vocab = static_cast<std::size_t>(config().n_vocab);
+  const std::size_t step =
+      chunk > 0 ? static_cast<std::size_t>(chunk) : std::max<std::size_t>(tokens.size(), 1);
+  std::vector<float> logits(tokens.size() * n_vocab);
+  for (std::size_t begin = 0; begin < tokens.size(); begin += step) {
+    const Span span{.session = &session,
+                    .tokens = tokens.subspan(begin, std::min(step, tokens.size() - begin)),
+                    .logits_of = LogitsOf::EveryToken,
+                    .logits = logits.data() + begin * n_vocab};
+    forward().run({&span, 1});
+  }
+  return logits;
+}
+
+std::vector<std::string> fixture_names() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(source_path("tests/fixtures"))) {
+    if (entry.is_directory()) names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string fixture_path(const std::string& name) {
+  return source_path("tests/fixtures/" + name);
+}
+
+std::vector<std::int32_t> golden_prompt(const std::string& golden_path, const std::string& key) {
+  const auto file = open_tensor_file(golden_path);
+  const TensorInfo* info = file->find(key);
+  if (info == nullptr || info->dtype != DType::I32)
+    throw std::runtime_error(golden_path + " has no " + key);
+  std::vector<std::int32_t> ids(info->bytes / sizeof(std::int32_t));
+  file->read(info->extent(), std::as_writable_bytes(std::span(ids)));
+  return ids;
+}
+
+}  // namespace moeflux::test

@@ -1,0 +1,60 @@
+// A checkpoint made ready to run without the engine on top: what tests of the runtime work with.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/memory_budget.h"
+#include "experts/streamer.h"
+#include "families/family.h"
+#include "runtime/forward.h"
+#include "runtime/weight_store.h"
+
+namespace moeflux::test {
+
+struct LoadOptions {
+  std::string cpu_isa = {};  // empty: the best there is
+  int n_threads = 1;
+  std::int64_t max_tokens = 128;  // of a batch
+  std::int64_t max_length = 160;  // of a session
+  std::uint64_t cache_slots = 0;  // experts kept in memory; 0: all
+};
+
+class LoadedModel {
+ public:
+  LoadedModel(std::shared_ptr<const ModelSource> source, const LoadOptions& options);
+  explicit LoadedModel(const std::string& path, const LoadOptions& options = {});
+
+  const ModelConfig& config() const { return model_.config; }
+  const ModelDescription& description() const { return model_; }
+  const ModelTensors<Resident>& tensors() const { return weights_->tensors(); }
+  ExpertStreamer& experts() { return *experts_; }
+  Forward& forward() { return *forward_; }
+  MemoryBudget& budget() { return budget_; }
+  Session new_session() { return Session(config(), options_.max_length, budget_); }
+
+  // The logits after every token, fed in passes of `chunk` tokens (0: all at once).
+  std::vector<float> feed(Session& session, std::span<const std::int32_t> tokens,
+                          std::int64_t chunk = 0);
+
+ private:
+  LoadOptions options_;
+  std::shared_ptr<const ModelSource> source_;
+  ModelDescription model_;
+  MemoryBudget budget_;
+  std::unique_ptr<WeightStore> weights_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<ExpertStreamer> experts_;
+  std::unique_ptr<Forward> forward_;
+};
+
+// The checkpoints of tests/fixtures, and the prompt in the golden file of one.
+std::vector<std::string> fixture_names();
+std::string fixture_path(const std::string& name);
+std::vector<std::int32_t> golden_prompt(const std::string& golden_path,
+                                        const std::string& key = "ids");
+
+}  // namespace moeflux::test
