@@ -51,11 +51,12 @@ ask "A story, drawn at random with a fixed seed, and how fast" run --no-think --
 ask "The second model has another architecture: latent attention, as DeepSeek-V3" run models/demo-mla --no-think \
   "Reverse this list: bread, ring, pie, bear."
 
+shown=${binary#"$root"/}
 cat <<NEXT
 
 Next:
-  $binary run "your own question"        it can do sums, capitals, lists, translations, stories
-  $binary info models/demo               what the model is made of and the memory it needs
-  $binary run -m PATH --ram 6G "..."     a model of yours: Qwen3.5/3.6-MoE or DeepSeek-V3 class
-  $binary --help                         everything else
+  $shown run "your own question"      it can do sums, capitals, lists, translations, stories
+  $shown info models/demo             what the model is made of, and the memory it needs
+  $shown run -m PATH --ram 6G "..."   a model of yours: Qwen3.5/3.6-MoE or DeepSeek-V3 class
+  $shown --help                       everything else
 NEXT

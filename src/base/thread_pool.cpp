@@ -1,6 +1,7 @@
 #include "base/thread_pool.h"
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include <sched.h>
@@ -21,12 +22,19 @@ int usable_cores() {
 
 ThreadPool::ThreadPool(int n_threads) {
   const int n = n_threads > 0 ? n_threads : usable_cores();
-  for (int worker = 1; worker < n; ++worker) {
-    workers_.emplace_back([this, worker] { work(worker); });
+  try {
+    for (int worker = 1; worker < n; ++worker) workers_.emplace_back([this, worker] { work(worker); });
+  } catch (const std::system_error& error) {
+    const int started = size();
+    stop();  // the destructor will not run, and the threads that did start wait for us
+    fail(Errc::LimitExceeded, "the system lets this process start only {} of {} threads ({}); ask for fewer", started, n,
+         error.what());
   }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { stop(); }
+
+void ThreadPool::stop() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;

@@ -16,7 +16,8 @@ namespace moeflux {
 
 class ThreadPool {
  public:
-  // n_threads >= 1, the caller included. 0: one per core this process may run on.
+  // n_threads >= 1, the caller included. 0: one per core this process may run on. Throws Error when the system refuses
+  // to start that many.
   explicit ThreadPool(int n_threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -43,6 +44,7 @@ class ThreadPool {
     std::int64_t grain = 1;
   };
 
+  void stop();
   void run(const Loop& loop);
   void work(int worker);
   void run_loop(int worker);

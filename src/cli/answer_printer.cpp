@@ -47,7 +47,8 @@ void AnswerPrinter::finish() {
 
 bool opens_thought(std::string_view prompt) {
   const std::size_t begin = prompt.rfind(kBeginThought);
-  return begin != std::string_view::npos && prompt.find(kEndThought, begin) == std::string_view::npos;
+  return begin != std::string_view::npos &&
+         prompt.find(kEndThought, begin) == std::string_view::npos;
 }
 
 }  // namespace moeflux::cli

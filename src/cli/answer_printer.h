@@ -1,4 +1,5 @@
-// Writes an answer to standard output as it comes. With colour, what the model thinks before it answers is dimmed.
+// Writes an answer to standard output as it comes. With colour, what the model thinks before it
+// answers is dimmed.
 #pragma once
 
 #include <string>
@@ -8,7 +9,8 @@ namespace moeflux::cli {
 
 class AnswerPrinter {
  public:
-  // `thinking`: the prompt ends inside of a thought, so that the text up to "</think>" belongs to it.
+  // `thinking`: the prompt ends inside of a thought, so that the text up to "</think>" belongs to
+  // it.
   AnswerPrinter(bool thinking, bool color) : dim_(thinking && color) {}
 
   void write(std::string_view text);

@@ -15,10 +15,10 @@ namespace moeflux::cli {
 namespace {
 
 // As /proc/cpuinfo spells them: x86, then Arm.
-constexpr std::array kInteresting{"sse4_2",      "avx",         "avx2",        "fma",      "f16c",     "avx_vnni",
-                                  "avx512f",     "avx512bw",    "avx512vl",    "avx512_vnni", "avx512_bf16",
-                                  "avx512_fp16", "amx_tile",    "amx_int8",    "amx_bf16", "asimd",    "asimddp",
-                                  "i8mm",        "bf16",        "sve",         "sve2"};
+constexpr std::array kInteresting{
+    "sse4_2",   "avx",      "avx2",        "fma",         "f16c",        "avx_vnni", "avx512f",
+    "avx512bw", "avx512vl", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_int8",
+    "amx_bf16", "asimd",    "asimddp",     "i8mm",        "bf16",        "sve",      "sve2"};
 
 int usable_cores() {
   cpu_set_t set;
@@ -28,9 +28,15 @@ int usable_cores() {
 
 }  // namespace
 
-std::string program_version() { return MOEFLUX_VERSION; }
-std::string program_commit() { return MOEFLUX_COMMIT; }
-std::string build_type() { return MOEFLUX_BUILD_TYPE; }
+std::string program_version() {
+  return MOEFLUX_VERSION;
+}
+std::string program_commit() {
+  return MOEFLUX_COMMIT;
+}
+std::string build_type() {
+  return MOEFLUX_BUILD_TYPE;
+}
 
 std::string compiler() {
 #if defined(__clang__)
@@ -70,9 +76,7 @@ CpuInfo cpu_info() {
 }
 
 std::vector<std::string> backend_names() {
-  BackendOptions options;
-  options.n_threads = 1;
-  return {make_cpu_backend(options)->name()};
+  return {make_cpu_backend(BackendOptions())->name()};
 }
 
 }  // namespace moeflux::cli

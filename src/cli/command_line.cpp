@@ -5,13 +5,13 @@
 #include <cmath>
 #include <cstdint>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <string_view>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "cli/suggestion.h"
 #include "cli/terminal.h"
 
 namespace moeflux::cli {
@@ -28,6 +28,12 @@ class HelpFormatter final : public CLI::Formatter {
     if (option->get_snames().empty()) return "    " + longs;
     const std::string shorts = join(option->get_snames(), "-");
     return longs.empty() ? shorts : shorts + ", " + longs;
+  }
+  std::string make_group(std::string title, bool is_positional,
+                         std::vector<const CLI::Option*> options) const override {
+    std::string text = title + ":\n";
+    for (const CLI::Option* option : options) text += make_option(option, is_positional);
+    return text;
   }
   std::string make_option_opts(const CLI::Option* option) const override {
     return option->get_option_text().empty() ? "" : " " + option->get_option_text();
@@ -61,20 +67,6 @@ const char* convert(const std::string& text, std::optional<T>& out) {
   return convert(text, out.emplace());
 }
 
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i);
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
-    }
-  }
-  return row.back();
-}
-
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& candidates) {
   const std::string found = closest(word, candidates);
   return found.empty() ? "" : fmt::format("; did you mean {}?", found);
@@ -95,22 +87,9 @@ std::string note_lines(const std::vector<std::string>& notes) {
 
 }  // namespace
 
-std::string closest(const std::string& word, const std::vector<std::string>& candidates) {
-  std::string best;
-  std::size_t best_distance = std::max<std::size_t>(word.size() / 3, 1) + 1;
-  for (const std::string& candidate : candidates) {
-    // A word that was cut short is as good as one typing error.
-    const bool prefix = word.size() >= 3 && candidate.compare(0, word.size(), word) == 0;
-    const std::size_t distance = prefix ? 1 : edit_distance(word, candidate);
-    if (distance < best_distance) {
-      best = candidate;
-      best_distance = distance;
-    }
-  }
-  return best;
-}
-
 struct Command::State {
+  class Splitter;
+
   State(std::string command_name, const std::string& description)
       : name(std::move(command_name)), app(description, name) {
     app.set_help_flag();
@@ -119,13 +98,7 @@ struct Command::State {
 
   void finish(CLI::Option* option) const { option->group(group)->take_last(); }
 
-  // Arguments in a form that needs no interpretation: each option by itself, its value after it.
-  struct Split {
-    std::vector<std::string> options;
-    std::vector<std::string> plain;  // what is no option, and all after "--"
-  };
-  Split split(const std::vector<std::string>& arguments) const;
-  const CLI::Option* find(const std::string& name) const;  // throws UsageError
+  bool takes_value(const std::string& option) const;  // throws UsageError for an unknown one
   std::string help() const;
 
   std::string name;
@@ -138,73 +111,87 @@ struct Command::State {
   std::function<int(const std::vector<std::string>&)> body;
 };
 
-const CLI::Option* Command::State::find(const std::string& option_name) const {
-  for (const CLI::Option* option : app.get_options()) {
-    if (option->check_name(option_name)) return option;
-  }
-  if (option_name.compare(0, 2, "--") != 0) {
-    throw UsageError(
-        fmt::format("unknown option {}; write -- before text that starts with a dash", option_name), name);
-  }
+bool Command::State::takes_value(const std::string& given) const {
   std::vector<std::string> known;
   for (const CLI::Option* option : app.get_options()) {
+    if (option->check_name(given)) return option->get_items_expected_max() > 0;
     for (const std::string& each : option->get_lnames()) known.push_back("--" + each);
   }
-  throw UsageError(fmt::format("unknown option {}{}", option_name, did_you_mean(option_name, known)), name);
+  const bool is_long = given.compare(0, 2, "--") == 0;
+  throw UsageError(fmt::format("unknown option {}{}", given,
+                               is_long ? did_you_mean(given, known)
+                                       : "; write -- before text that starts with a dash"),
+                   name);
 }
 
-Command::State::Split Command::State::split(const std::vector<std::string>& arguments) const {
-  Split result;
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const auto other = spellings.find(arguments[i]);
-    const std::string& argument = other == spellings.end() ? arguments[i] : other->second;
-    const auto add_with_next = [&](const std::string& option) {
-      if (i + 1 == arguments.size()) throw UsageError(fmt::format("{} needs a value", option), name);
-      result.options.insert(result.options.end(), {option, arguments[++i]});
-    };
-
-    if (argument == "--") {
-      result.plain.insert(result.plain.end(), arguments.begin() + static_cast<std::ptrdiff_t>(i) + 1,
-                          arguments.end());
-      break;
-    }
-    if (argument.size() < 2 || argument[0] != '-') {  // a lone "-" stands for standard input
-      result.plain.push_back(argument);
-    } else if (argument[1] == '-') {
-      const std::size_t equals = argument.find('=');
-      const std::string option = argument.substr(0, equals);
-      const bool is_flag = find(option)->get_items_expected_max() == 0;
-      if (equals == std::string::npos) {
-        if (is_flag) {
-          result.options.push_back(option);
-        } else {
-          add_with_next(option);
-        }
-      } else {
-        if (is_flag) throw UsageError(fmt::format("{} takes no value", option), name);
-        result.options.insert(result.options.end(), {option, argument.substr(equals + 1)});
-      }
-    } else {
-      for (std::size_t at = 1; at < argument.size(); ++at) {  // -q, -qv, -n5, -n 5
-        const std::string option{'-', argument[at]};
-        if (find(option)->get_items_expected_max() == 0) {
-          result.options.push_back(option);
-        } else if (at + 1 == argument.size()) {
-          add_with_next(option);
-        } else {
-          result.options.insert(result.options.end(), {option, argument.substr(at + 1)});
-          break;
-        }
-      }
+// Brings arguments into a form that needs no interpretation: each option by itself, its value in
+// the argument after it, and apart from them what is no option.
+class Command::State::Splitter {
+ public:
+  Splitter(const State& command, const std::vector<std::string>& arguments)
+      : command_(command), arguments_(arguments) {
+    while (next_ < arguments_.size()) {
+      const auto other = command.spellings.find(arguments_[next_]);
+      add(other == command.spellings.end() ? arguments_[next_++] : (++next_, other->second));
     }
   }
-  return result;
-}
+
+  std::vector<std::string> options, plain;
+
+ private:
+  void add(const std::string& argument) {
+    if (argument == "--") {
+      plain.insert(plain.end(), arguments_.begin() + static_cast<std::ptrdiff_t>(next_),
+                   arguments_.end());
+      next_ = arguments_.size();
+    } else if (argument.size() < 2 || argument[0] != '-') {  // a lone "-" is standard input
+      plain.push_back(argument);
+    } else if (argument[1] == '-') {
+      add_long(argument);
+    } else {
+      add_short(argument);
+    }
+  }
+
+  void add_long(const std::string& argument) {  // --quiet, --number 5, --number=5
+    const std::size_t equals = argument.find('=');
+    options.push_back(argument.substr(0, equals));
+    if (command_.takes_value(options.back())) {
+      add_value(equals == std::string::npos ? nullptr : &argument[equals + 1]);
+    } else if (equals != std::string::npos) {
+      throw UsageError(fmt::format("{} takes no value", options.back()), command_.name);
+    }
+  }
+
+  void add_short(const std::string& argument) {  // -q, -qv, -n5, -n 5
+    for (std::size_t at = 1; at < argument.size(); ++at) {
+      options.push_back({'-', argument[at]});
+      if (!command_.takes_value(options.back())) continue;
+      add_value(at + 1 == argument.size() ? nullptr : &argument[at + 1]);
+      return;
+    }
+  }
+
+  void add_value(const char* given) {  // null: it is the next argument
+    if (given == nullptr && next_ == arguments_.size()) {
+      throw UsageError(fmt::format("{} needs a value", options.back()), command_.name);
+    }
+    if (given != nullptr) {
+      options.emplace_back(given);
+    } else {
+      options.push_back(arguments_[next_++]);
+    }
+  }
+
+  const State& command_;
+  const std::vector<std::string>& arguments_;
+  std::size_t next_ = 0;  // of arguments_
+};
 
 std::string Command::State::help() const {
   const HelpFormatter formatter;
-  std::string text = fmt::format("{}\n\nUsage: moeflux {} [OPTIONS]{}{}\n", app.get_description(), name,
-                                 usage.empty() ? "" : " ", usage);
+  std::string text = fmt::format("{}\n\nUsage: moeflux {} [OPTIONS]{}{}\n\n", app.get_description(),
+                                 name, usage.empty() ? "" : " ", usage);
   text += formatter.make_groups(&app, CLI::AppFormatMode::Normal);
   return text + example_lines(examples) + note_lines(notes);
 }
@@ -219,16 +206,19 @@ Command& Command::group(std::string title) {
 }
 
 Command& Command::flag(const std::string& names, bool& target, const std::string& help) {
-  state_->finish(state_->app.add_flag_callback(names, [&target] { target = true; }, help));
+  state_->finish(state_->app.add_flag_callback(
+      names, [&target] { target = true; }, help));
   return *this;
 }
 
 template <class T>
-Command& Command::option(const std::string& names, T& target, const std::string& value, const std::string& help) {
+Command& Command::option(const std::string& names, T& target, const std::string& value,
+                         const std::string& help) {
   const std::string shown = names.substr(names.find("--"));
   const auto assign = [this, &target, shown](const CLI::results_t& results) {
     if (const char* expected = convert(results.back(), target)) {
-      throw UsageError(fmt::format("{}: \"{}\" is not {}", shown, results.back(), expected), state_->name);
+      throw UsageError(fmt::format("{}: \"{}\" is not {}", shown, results.back(), expected),
+                       state_->name);
     }
     return true;
   };
@@ -238,20 +228,23 @@ Command& Command::option(const std::string& names, T& target, const std::string&
 }
 
 template <>
-Command& Command::option(const std::string& names, std::vector<std::string>& target, const std::string& value,
-                         const std::string& help) {
+Command& Command::option(const std::string& names, std::vector<std::string>& target,
+                         const std::string& value, const std::string& help) {
   CLI::Option* option = state_->app.add_option(names, target, help);
   option->option_text(value)->group(state_->group)->take_all()->allow_extra_args(false);
   return *this;
 }
 
-template Command& Command::option(const std::string&, std::string&, const std::string&, const std::string&);
-template Command& Command::option(const std::string&, std::int64_t&, const std::string&, const std::string&);
-template Command& Command::option(const std::string&, double&, const std::string&, const std::string&);
-template Command& Command::option(const std::string&, std::optional<std::string>&, const std::string&,
+template Command& Command::option(const std::string&, std::string&, const std::string&,
                                   const std::string&);
-template Command& Command::option(const std::string&, std::optional<std::int64_t>&, const std::string&,
+template Command& Command::option(const std::string&, std::int64_t&, const std::string&,
                                   const std::string&);
+template Command& Command::option(const std::string&, double&, const std::string&,
+                                  const std::string&);
+template Command& Command::option(const std::string&, std::optional<std::string>&,
+                                  const std::string&, const std::string&);
+template Command& Command::option(const std::string&, std::optional<std::int64_t>&,
+                                  const std::string&, const std::string&);
 template Command& Command::option(const std::string&, std::optional<double>&, const std::string&,
                                   const std::string&);
 
@@ -276,7 +269,9 @@ Command& Command::note(const std::string& line) {
   return *this;
 }
 
-void Command::run(std::function<int(const std::vector<std::string>&)> body) { state_->body = std::move(body); }
+void Command::run(std::function<int(const std::vector<std::string>&)> body) {
+  state_->body = std::move(body);
+}
 
 CommandLine::CommandLine(std::string description, std::string version)
     : description_(std::move(description)), version_(std::move(version)) {}
@@ -286,11 +281,15 @@ Command& CommandLine::add(const std::string& name, const std::string& descriptio
 }
 
 std::string CommandLine::help() const {
-  std::string text = fmt::format("{}\n\nUsage: moeflux COMMAND [OPTIONS] [ARGUMENTS...]\n\nCommands:\n", description_);
+  std::string text = fmt::format(
+      "{}\n\nUsage: moeflux COMMAND [OPTIONS] [ARGUMENTS...]\n\nCommands:\n", description_);
   for (const auto& command : commands_) {
-    text += fmt::format("  {:<12}{}\n", command->state_->name, command->state_->app.get_description());
+    text +=
+        fmt::format("  {:<12}{}\n", command->state_->name, command->state_->app.get_description());
   }
-  text += "\nOptions:\n  -h, --help    show this, or the help of a command\n      --version show the version\n";
+  text +=
+      "\nOptions:\n  -h, --help  show this, or the help of a command\n  --version   show the "
+      "version\n";
   return text + example_lines(examples_) + note_lines(notes_);
 }
 
@@ -319,11 +318,14 @@ int CommandLine::run(const std::vector<std::string>& arguments) {
 
 int CommandLine::run_command(Command::State& command, const std::vector<std::string>& arguments) {
   bool want_help = false;
-  command.app.add_flag_callback("-h,--help", [&] { want_help = true; }, "show this help")->group("General");
-  auto [options, plain] = command.split(arguments);
+  command.app
+      .add_flag_callback(
+          "-h,--help", [&] { want_help = true; }, "show this help")
+      ->group("General");
+  Command::State::Splitter split(command, arguments);
   try {
-    std::reverse(options.begin(), options.end());  // CLI11 takes arguments from the back
-    command.app.parse(std::move(options));
+    std::reverse(split.options.begin(), split.options.end());  // CLI11 takes them from the back
+    command.app.parse(std::move(split.options));
   } catch (const CLI::ParseError& error) {
     throw UsageError(error.what(), command.name);
   }
@@ -331,10 +333,11 @@ int CommandLine::run_command(Command::State& command, const std::vector<std::str
     write_stdout(command.help());
     return kSuccess;
   }
-  if (plain.size() > command.max_arguments) {
-    throw UsageError(fmt::format("unexpected argument \"{}\"", plain[command.max_arguments]), command.name);
+  if (split.plain.size() > command.max_arguments) {
+    throw UsageError(fmt::format("unexpected argument \"{}\"", split.plain[command.max_arguments]),
+                     command.name);
   }
-  return command.body(plain);
+  return command.body(split.plain);
 }
 
 }  // namespace moeflux::cli

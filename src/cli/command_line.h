@@ -1,8 +1,9 @@
-// The command line: commands declare their options here, CLI11 parses them, and everything a user sees of it (help,
-// messages, suggestions) comes from one place. The only user of CLI11 is command_line.cpp.
+// The command line: commands declare their options here, CLI11 parses them, and everything a user
+// sees of it (help, messages, suggestions) comes from one place. The only user of CLI11 is
+// command_line.cpp.
 //
-// Arguments that are no options reach a command byte for byte: CLI11 would take "[a, b]" apart and read "++" as markup,
-// so they never pass through it.
+// Arguments that are no options reach a command byte for byte: CLI11 would take "[a, b]" apart and
+// read "++" as markup, so they never pass through it.
 #pragma once
 
 #include <functional>
@@ -42,9 +43,11 @@ class Command {
   // `names` is "-n,--predict" or "--predict".
   Command& flag(const std::string& names, bool& target, const std::string& help);
   // T: std::string, std::int64_t, double, std::optional of one of these (empty unless given), or
-  // std::vector<std::string> for an option that may be repeated. `value` names the value in the help: "FILE".
+  // std::vector<std::string> for an option that may be repeated. `value` names the value in the
+  // help: "FILE".
   template <class T>
-  Command& option(const std::string& names, T& target, const std::string& value, const std::string& help);
+  Command& option(const std::string& names, T& target, const std::string& value,
+                  const std::string& help);
   // One more spelling for an option, such as llama.cpp's "-sys", which CLI11 cannot have.
   Command& spelling(const std::string& other, const std::string& option);
 
@@ -70,7 +73,8 @@ class CommandLine {
   void example(const std::string& line) { examples_.push_back(line); }
   void note(const std::string& line) { notes_.push_back(line); }
 
-  // Parses and runs. Help and version go to stdout and are a success. Throws UsageError, and what commands throw.
+  // Parses and runs. Help and version go to stdout and are a success. Throws UsageError, and what
+  // commands throw.
   int run(const std::vector<std::string>& arguments);
 
  private:
@@ -82,8 +86,5 @@ class CommandLine {
   std::vector<std::unique_ptr<Command>> commands_;
   std::vector<std::string> examples_, notes_;
 };
-
-// The candidate that a mistyped word most likely meant, or "".
-std::string closest(const std::string& word, const std::vector<std::string>& candidates);
 
 }  // namespace moeflux::cli

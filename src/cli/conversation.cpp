@@ -25,7 +25,8 @@ void read_messages(const std::string& path, ChatRequest& chat) {
     fail(Errc::BadInput, "{}: expected a list of messages, or an object with \"messages\"", path);
   }
   for (const Json& each : *messages) {
-    if (!each.is_object()) fail(Errc::BadInput, "{}: a message must be an object with \"role\" and \"content\"", path);
+    if (!each.is_object())
+      fail(Errc::BadInput, "{}: a message must be an object with \"role\" and \"content\"", path);
     chat.messages.push_back(each);
   }
 }
@@ -39,13 +40,17 @@ void read_kwargs(const std::string& text, ChatRequest& chat) {
 }  // namespace
 
 void add_conversation_options(Command& command, ConversationOptions& options) {
-  command.option("--messages", options.messages, "FILE", "JSON list of messages so far (-: standard input)")
+  command
+      .option("--messages", options.messages, "FILE",
+              "JSON list of messages so far (-: standard input)")
       .option("--tools", options.tools, "FILE", "JSON list of tools the model may call")
       .flag("--no-think", options.no_think, "enable_thinking=false: answer without reasoning first")
-      .option("--kwargs", options.kwargs, "JSON", "more variables for the template, as a JSON object");
+      .option("--kwargs", options.kwargs, "JSON",
+              "more variables for the template, as a JSON object");
 }
 
-ChatRequest make_conversation(const ConversationOptions& options, const std::optional<std::string>& prompt) {
+ChatRequest make_conversation(const ConversationOptions& options,
+                              const std::optional<std::string>& prompt) {
   ChatRequest chat;
   chat.messages = Json::array();
   if (options.system) {
@@ -56,7 +61,8 @@ ChatRequest make_conversation(const ConversationOptions& options, const std::opt
   if (prompt) chat.messages.push_back(message("user", *prompt));
   if (options.tools) {
     chat.tools = read_json(*options.tools);
-    if (!chat.tools.is_array()) fail(Errc::BadInput, "{}: expected a list of tools", *options.tools);
+    if (!chat.tools.is_array())
+      fail(Errc::BadInput, "{}: expected a list of tools", *options.tools);
   }
   if (options.no_think) chat.extra["enable_thinking"] = false;
   if (options.kwargs) read_kwargs(*options.kwargs, chat);

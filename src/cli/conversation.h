@@ -22,8 +22,10 @@ struct ConversationOptions {
 // --messages, --tools, --no-think, --kwargs; --system is the caller's.
 void add_conversation_options(Command& command, ConversationOptions& options);
 
-// The messages of the file, a system message before them, `prompt` as the user's last one; any of them may be missing,
-// but not all. The file is a list of messages, or an object with "messages" and perhaps "tools".
-ChatRequest make_conversation(const ConversationOptions& options, const std::optional<std::string>& prompt);
+// The messages of the file, a system message before them, `prompt` as the user's last one; any of
+// them may be missing, but not all. The file is a list of messages, or an object with "messages"
+// and perhaps "tools".
+ChatRequest make_conversation(const ConversationOptions& options,
+                              const std::optional<std::string>& prompt);
 
 }  // namespace moeflux::cli

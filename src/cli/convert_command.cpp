@@ -1,4 +1,5 @@
 // moeflux convert: a checkpoint of any layout becomes a container, one aligned record per expert.
+#include <algorithm>
 #include <charconv>
 #include <csignal>
 #include <memory>
@@ -125,16 +126,18 @@ Json report_json(const ConvertReport& report, const std::string& from, const std
 }
 
 std::string error_table(const ConvertReport& report) {
+  std::size_t width = 8;
+  for (const BankReport& bank : report.banks) width = std::max(width, bank.name.size());
   std::string table;
   for (const BankReport& bank : report.banks) {
     for (const MatrixReport& matrix : bank.matrices) {
       if (!matrix.requantized) continue;
       if (table.empty()) {
-        table =
-            fmt::format("\n{:<32} {:<10} {:>14}  {}\n", "layer", "matrix", "relative error", "");
+        table = fmt::format("\n{:<{}}  {:<12}  {:>14}  {}\n", "layer", width, "matrix",
+                            "relative error", "format");
       }
-      table += fmt::format("{:<32} {:<10} {:>14.4f}  {} -> {}\n", bank.name, matrix.projection,
-                           matrix.relative_error, matrix.from, matrix.to);
+      table += fmt::format("{:<{}}  {:<12}  {:>14.4f}  {} -> {}\n", bank.name, width,
+                           matrix.projection, matrix.relative_error, matrix.from, matrix.to);
     }
   }
   return table;
@@ -147,8 +150,11 @@ std::string report_text(const ConvertReport& report, const std::string& to) {
   if (report.resumed_bytes > 0) {
     text += fmt::format("resumed      {} were already there\n", format_bytes(report.resumed_bytes));
   }
+  double total = 0;
+  for (const StripeShare& share : report.stripes) total += share.weight;
   for (const StripeShare& share : report.stripes) {
-    text += fmt::format("stripe       {} (share {:.4g})\n", share.directory, share.weight);
+    text +=
+        fmt::format("stripe       {} ({:.0f} %)\n", share.directory, 100 * share.weight / total);
   }
   text += fmt::format("fingerprint  {}\n", report.fingerprint);
   return text + error_table(report);

@@ -1,4 +1,5 @@
-// The environment variables of the program: read here, once, and nowhere else. A command-line option always wins.
+// The environment variables of the program: read here, once, and nowhere else. A command-line
+// option always wins.
 #pragma once
 
 #include <optional>
@@ -7,7 +8,7 @@
 
 namespace moeflux::cli {
 
-struct Environment {  // a variable that is empty counts as not set
+struct Environment {                    // a variable that is empty counts as not set
   std::optional<std::string> model;     // MOEFLUX_MODEL
   std::optional<std::string> ram;       // MOEFLUX_RAM
   std::optional<std::string> threads;   // MOEFLUX_THREADS

@@ -28,23 +28,27 @@ double percent(std::int64_t part, std::int64_t whole) {
 
 void print_perplexity(const Options& options, const std::string& model, const Perplexity& result) {
   if (options.json) {
-    Json json = {{"model", model},
-                 {"texts", result.n_texts},
-                 {"predictions", result.n_predictions},
-                 {"nll_per_token",
-                  result.negative_log_likelihood / static_cast<double>(std::max<std::int64_t>(1, result.n_predictions))},
-                 {"perplexity", result.value()}};
+    Json json = {
+        {"model", model},
+        {"texts", result.n_texts},
+        {"predictions", result.n_predictions},
+        {"nll_per_token", result.negative_log_likelihood /
+                              static_cast<double>(std::max<std::int64_t>(1, result.n_predictions))},
+        {"perplexity", result.value()}};
     if (result.n_drafts > 0) {
-      json["mtp_agreement"] = static_cast<double>(result.n_drafts_agreed) / static_cast<double>(result.n_drafts);
+      json["mtp_agreement"] =
+          static_cast<double>(result.n_drafts_agreed) / static_cast<double>(result.n_drafts);
     }
     write_stdout(dump_json(json, 2) + "\n");
     return;
   }
   std::string text = fmt::format("perplexity     {:.4f}\n", result.value());
-  text += fmt::format("predictions    {} tokens of {} texts\n", result.n_predictions, result.n_texts);
+  text +=
+      fmt::format("predictions    {} tokens of {} texts\n", result.n_predictions, result.n_texts);
   if (result.n_drafts > 0) {
-    text += fmt::format("MTP agreement  {:.2f} % ({} of {} drafts)\n", percent(result.n_drafts_agreed, result.n_drafts),
-                        result.n_drafts_agreed, result.n_drafts);
+    text += fmt::format("MTP agreement  {:.2f} % ({} of {} drafts)\n",
+                        percent(result.n_drafts_agreed, result.n_drafts), result.n_drafts_agreed,
+                        result.n_drafts);
   }
   write_stdout(text);
 }
@@ -61,12 +65,14 @@ int run_texts(const Options& options, const std::string& model) {
   Perplexity result;
   {
     ProgressBar bar("evaluating", options.general.show_progress());
-    result = measure_perplexity(*engine, texts, {.limit_tokens = options.limit_tokens}, [&](const Perplexity& so_far) {
-      throw_if_interrupted();
-      bar.update(static_cast<std::uint64_t>(so_far.n_texts), texts.size(),
-                 fmt::format("{} of {} texts, perplexity {:.4f}", so_far.n_texts, texts.size(), so_far.value()));
-      return true;
-    });
+    result = measure_perplexity(
+        *engine, texts, {.limit_tokens = options.limit_tokens}, [&](const Perplexity& so_far) {
+          throw_if_interrupted();
+          bar.update(static_cast<std::uint64_t>(so_far.n_texts), texts.size(),
+                     fmt::format("{} of {} texts, perplexity {:.4f}", so_far.n_texts, texts.size(),
+                                 so_far.value()));
+          return true;
+        });
   }
   if (result.n_predictions == 0) {
     fail(Errc::BadInput, "{}: no text has the two tokens a prediction needs", *options.texts);
@@ -90,11 +96,12 @@ void print_answers(const Options& options, const std::string& model, const Answe
     write_stdout(dump_json(json, 2) + "\n");
     return;
   }
-  write_stdout(fmt::format("identical  {} of {} answers, token for token\n"
-                           "prompts    {} of {} as the reference wrote them\n"
-                           "right      {} of {} (reference: {})\n",
-                           counts.identical, counts.n, counts.same_prompts, counts.n, counts.right, counts.n,
-                           counts.reference_right));
+  write_stdout(
+      fmt::format("identical  {} of {} answers, token for token\n"
+                  "prompts    {} of {} as the reference wrote them\n"
+                  "right      {} of {} (reference: {})\n",
+                  counts.identical, counts.n, counts.same_prompts, counts.n, counts.right, counts.n,
+                  counts.reference_right));
 }
 
 int run_answers(const Options& options, const std::string& model) {
@@ -105,17 +112,19 @@ int run_answers(const Options& options, const std::string& model) {
   {
     ProgressBar bar("answering", options.general.show_progress() && !options.general.verbose);
     for (const AnswerCase& answer : cases) {
-      const AnswerOutcome outcome = check_answer(*engine, session, answer, [] { return interrupted(); });
+      const AnswerOutcome outcome =
+          check_answer(*engine, session, answer, [] { return interrupted(); });
       ++counts.n;
       counts.same_prompts += outcome.same_prompt ? 1 : 0;
       counts.identical += outcome.same_answer ? 1 : 0;
       counts.right += outcome.right ? 1 : 0;
       counts.reference_right += answer.reference_right ? 1 : 0;
-      if (!outcome.same_prompt) options.general.detail(fmt::format("answer {}: the prompt differs", counts.n));
+      if (!outcome.same_prompt)
+        options.general.detail(fmt::format("answer {}: the prompt differs", counts.n));
       if (!outcome.same_answer) {
-        options.general.detail(fmt::format("answer {} differs:\n  ours:      {}\n  reference: {}", counts.n,
-                                           dump_json(outcome.text),
-                                           dump_json(engine->tokenizer().decode(answer.greedy_ids))));
+        options.general.detail(fmt::format(
+            "answer {} differs:\n  ours:      {}\n  reference: {}", counts.n,
+            dump_json(outcome.text), dump_json(engine->tokenizer().decode(answer.greedy_ids))));
       }
       bar.update(static_cast<std::uint64_t>(counts.n), cases.size(),
                  fmt::format("{} of {}, {} identical", counts.n, cases.size(), counts.identical));
@@ -123,8 +132,8 @@ int run_answers(const Options& options, const std::string& model) {
   }
   print_answers(options, model, counts);
   if (options.min_identical && counts.identical < *options.min_identical) {
-    options.general.note(fmt::format("{} identical answers are fewer than --min-identical {}", counts.identical,
-                                     *options.min_identical));
+    options.general.note(fmt::format("{} identical answers are fewer than --min-identical {}",
+                                     counts.identical, *options.min_identical));
     return kFailure;
   }
   return kSuccess;
@@ -146,13 +155,17 @@ int run(const Options& options, const std::vector<std::string>& arguments) {
 
 void add_eval_command(CommandLine& line) {
   const auto options = std::make_shared<Options>();
-  Command& command = line.add("eval", "Measure a model: perplexity of texts, or answers against recorded ones.");
+  Command& command =
+      line.add("eval", "Measure a model: perplexity of texts, or answers against recorded ones.");
   command.arguments("[MODEL] --texts FILE | --answers FILE", 1);
   command.group("Evaluation")
-      .option("--texts", options->texts, "FILE", "JSON list of strings: perplexity, and MTP agreement")
+      .option("--texts", options->texts, "FILE",
+              "JSON list of strings: perplexity, and MTP agreement")
       .option("--limit-tokens", options->limit_tokens, "N", "tokens of each text (default: 512)")
-      .option("--answers", options->answers, "FILE", "JSON lines of chats with prompt_ids and greedy_ids")
-      .option("--min-identical", options->min_identical, "N", "exit code 1 with fewer identical answers")
+      .option("--answers", options->answers, "FILE",
+              "JSON lines of chats with prompt_ids and greedy_ids")
+      .option("--min-identical", options->min_identical, "N",
+              "exit code 1 with fewer identical answers")
       .option("--limit", options->limit, "N", "only the first N texts or answers (default: 0, all)")
       .flag("--json", options->json, "print the result as JSON");
   add_model_option(command, options->model);
@@ -160,7 +173,8 @@ void add_eval_command(CommandLine& line) {
   add_general_options(command, options->general);
   command.example("eval models/demo --texts heldout.json")
       .example("eval models/demo --answers answers.jsonl --min-identical 163 -v");
-  command.run([options](const std::vector<std::string>& arguments) { return run(*options, arguments); });
+  command.run(
+      [options](const std::vector<std::string>& arguments) { return run(*options, arguments); });
 }
 
 }  // namespace moeflux::cli

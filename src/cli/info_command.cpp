@@ -42,7 +42,9 @@ Json program_json() {
 std::string program_text() {
   const CpuInfo cpu = cpu_info();
   std::string text;
-  const auto line = [&](const char* what, const std::string& value) { text += fmt::format("{:<14}{}\n", what, value); };
+  const auto line = [&](const char* what, const std::string& value) {
+    text += fmt::format("{:<14}{}\n", what, value);
+  };
   line("version", version_line());
   line("cpu", fmt::format("{}, {} cores", cpu.name, cpu.n_cores));
   line("features", fmt::format("{}", fmt::join(cpu.features, " ")));
@@ -53,7 +55,8 @@ std::string program_text() {
   line("families", fmt::format("{}", fmt::join(names, ", ")));
   text += "environment\n";
   for (const EnvironmentVariable& variable : environment_variables()) {
-    text += fmt::format("  {:<18}{} ({})\n", variable.name, variable.value.value_or("not set"), variable.meaning);
+    text += fmt::format("  {:<18}{} ({})\n", variable.name, variable.value.value_or("not set"),
+                        variable.meaning);
   }
   return text;
 }
@@ -76,11 +79,15 @@ void add_info_command(CommandLine& line) {
   Command& command = line.add("info", "Describe the program and this machine, or a model.");
   command.arguments("[MODEL]", 1);
   command.group("Output").flag("--json", options->json, "print JSON");
-  command.group("Model").option("-m,--model", options->model.model, "PATH", "the checkpoint to describe");
+  command.group("Model").option("-m,--model", options->model.model, "PATH",
+                                "the checkpoint to describe");
   add_general_options(command, options->general);
-  command.example("info").example("info models/demo").example("info --json models/demo | jq .memory_floor");
+  command.example("info")
+      .example("info models/demo")
+      .example("info --json models/demo | jq .memory_floor");
   command.note("A model is described from its files alone; no weight is loaded.");
-  command.run([options](const std::vector<std::string>& arguments) { return run(*options, arguments); });
+  command.run(
+      [options](const std::vector<std::string>& arguments) { return run(*options, arguments); });
 }
 
 }  // namespace moeflux::cli

@@ -1,8 +1,8 @@
 #include "cli/interrupt.h"
 
 #include <atomic>
-
 #include <csignal>
+
 #include <unistd.h>
 
 #include "base/error.h"
@@ -12,7 +12,8 @@ namespace moeflux::cli {
 namespace {
 
 std::atomic<int> n_interrupts{0};
-static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may touch only lock-free atomics");
+static_assert(std::atomic<int>::is_always_lock_free,
+              "a signal handler may touch only lock-free atomics");
 
 // Only async-signal-safe calls: an atomic, write and _exit.
 void on_interrupt(int /*signal*/) {
@@ -37,9 +38,13 @@ InterruptGuard::InterruptGuard() {
   set_handler(on_interrupt);
 }
 
-InterruptGuard::~InterruptGuard() { set_handler(SIG_DFL); }
+InterruptGuard::~InterruptGuard() {
+  set_handler(SIG_DFL);
+}
 
-bool interrupted() { return n_interrupts.load() > 0; }
+bool interrupted() {
+  return n_interrupts.load() > 0;
+}
 
 void throw_if_interrupted() {
   if (interrupted()) fail(Errc::Cancelled, "interrupted");

@@ -1,4 +1,5 @@
-// Ctrl-C: the first one asks the command to stop at its next step, the second one ends the program at once.
+// Ctrl-C: the first one asks the command to stop at its next step, the second one ends the program
+// at once.
 #pragma once
 
 namespace moeflux::cli {
@@ -12,7 +13,7 @@ class InterruptGuard {
   InterruptGuard& operator=(const InterruptGuard&) = delete;
 };
 
-bool interrupted();        // whether SIGINT came
+bool interrupted();           // whether SIGINT came
 void throw_if_interrupted();  // Error(Cancelled)
 
 }  // namespace moeflux::cli

@@ -1,4 +1,5 @@
-// The program: builds the command line, runs one command, and turns what went wrong into a message and an exit code.
+// The program: builds the command line, runs one command, and turns what went wrong into a message
+// and an exit code.
 #include <csignal>
 #include <exception>
 #include <new>
@@ -28,7 +29,8 @@ std::string usage_hint(const std::string& command) {
 }
 
 int run(const std::vector<std::string>& arguments) {
-  CommandLine line("moeflux runs mixture-of-experts language models that are larger than memory.", version_line());
+  CommandLine line("moeflux runs mixture-of-experts language models that are larger than memory.",
+                   version_line());
   add_run_command(line);
   add_info_command(line);
   add_tokenize_command(line);
@@ -53,7 +55,8 @@ int run(const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
   using namespace moeflux;
-  // A reader that goes away ends the program quietly, also where the parent process has SIGPIPE ignored.
+  // A reader that goes away ends the program quietly, also where the parent process has SIGPIPE
+  // ignored.
   std::signal(SIGPIPE, SIG_DFL);
   try {
     return cli::run({argv + std::min(argc, 1), argv + argc});

@@ -48,7 +48,8 @@ std::string bundled_model() {
       if (fs::is_directory(model, error)) return model.string();
     }
   }
-  fail(Errc::NotFound, "no model given, and the bundled one is not beside the program; name one: -m MODEL");
+  fail(Errc::NotFound,
+       "no model given, and the bundled one is not beside the program; name one: -m MODEL");
 }
 
 int thread_count(const ModelOptions& options) {
@@ -59,7 +60,8 @@ int thread_count(const ModelOptions& options) {
     if (result.ec != std::errc() || result.ptr != text.data() + text.size()) n = -1;
   }
   if (n < 0 || n > kMaxThreads) {
-    throw UsageError(fmt::format("--threads and MOEFLUX_THREADS must be from 0 (every core) to {}", kMaxThreads));
+    throw UsageError(fmt::format("--threads and MOEFLUX_THREADS must be from 0 (every core) to {}",
+                                 kMaxThreads));
   }
   return static_cast<int>(n);
 }
@@ -99,8 +101,10 @@ void add_machine_options(Command& command, ModelOptions& options) {
   command.group("Model")
       .option("-c,--ctx-size", options.context, "N",
               fmt::format("tokens of context (default: the model's, at most {})", kDefaultContext))
-      .option("-t,--threads", options.threads, "N", "threads (default: every core) [env: MOEFLUX_THREADS]")
-      .option("--ram", options.ram, "SIZE", "ceiling for memory, such as 6G (default: what is free) [env: MOEFLUX_RAM]");
+      .option("-t,--threads", options.threads, "N",
+              "threads (default: every core) [env: MOEFLUX_THREADS]")
+      .option("--ram", options.ram, "SIZE",
+              "ceiling for memory, such as 6G (default: what is free) [env: MOEFLUX_RAM]");
 }
 
 ModelArgument take_model(const ModelOptions& options, const std::vector<std::string>& arguments) {
@@ -134,8 +138,8 @@ std::unique_ptr<Engine> open_engine(const std::string& model, const ModelOptions
   };
   auto engine = std::make_unique<Engine>(model, engine_options);
   if (options.context && *options.context > engine->context_length()) {
-    general.note(fmt::format("the model's context is {} tokens; -c {} is more than it has", engine->context_length(),
-                             *options.context));
+    general.note(fmt::format("the model's context is {} tokens; -c {} is more than it has",
+                             engine->context_length(), *options.context));
   }
   return engine;
 }

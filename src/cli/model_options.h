@@ -23,8 +23,8 @@ struct ModelOptions {
 void add_model_option(Command& command, ModelOptions& options);     // -m
 void add_machine_options(Command& command, ModelOptions& options);  // -c, -t, --ram
 
-// A command takes its model with -m, or as the first argument if that is a directory or a .safetensors file; else the
-// model is $MOEFLUX_MODEL, else the bundled one.
+// A command takes its model with -m, or as the first argument if that is a directory or a
+// .safetensors file; else the model is $MOEFLUX_MODEL, else the bundled one.
 struct ModelArgument {
   std::string model;
   std::vector<std::string> rest;  // the arguments after it

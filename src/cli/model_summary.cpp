@@ -10,11 +10,21 @@
 namespace moeflux::cli {
 namespace {
 
-const char* kind_name(const GatedAttentionSpec&) { return "gated attention"; }
-const char* kind_name(const GatedDeltaSpec&) { return "gated delta"; }
-const char* kind_name(const MlaSpec&) { return "latent attention"; }
-const char* kind_name(const DenseFfnSpec&) { return "dense"; }
-const char* kind_name(const MoeSpec&) { return "mixture of experts"; }
+const char* kind_name(const GatedAttentionSpec&) {
+  return "gated attention";
+}
+const char* kind_name(const GatedDeltaSpec&) {
+  return "gated delta";
+}
+const char* kind_name(const MlaSpec&) {
+  return "latent attention";
+}
+const char* kind_name(const DenseFfnSpec&) {
+  return "dense";
+}
+const char* kind_name(const MoeSpec&) {
+  return "mixture of experts";
+}
 
 // Adds up the matrices of a model; vectors are too small to count.
 class MatrixCounter {
@@ -30,7 +40,9 @@ class MatrixCounter {
   }
   void operator()(const GatedAttentionTensors<Stored>& t) { each(t.q, t.k, t.v, t.o); }
   void operator()(const GatedDeltaTensors<Stored>& t) { each(t.qkv, t.z, t.b, t.a, t.out); }
-  void operator()(const MlaTensors<Stored>& t) { each(t.q_a, t.q, t.kv_a, t.kv_b, t.embed_q, t.unembed, t.o); }
+  void operator()(const MlaTensors<Stored>& t) {
+    each(t.q_a, t.q, t.kv_a, t.kv_b, t.embed_q, t.unembed, t.o);
+  }
   void operator()(const DenseFfnTensors<Stored>& t) { each(t.gate, t.up, t.down); }
   void operator()(const MoeTensors<Stored>& t) { each(t.router, t.shared, t.shared_gate); }
   void operator()(const LayerTensors<Stored>& t) {
@@ -86,10 +98,12 @@ void count_layers(const ModelConfig& config, ModelSummary& summary) {
 }
 
 // What an engine would need at least, with its own defaults.
-void count_memory(const std::shared_ptr<const ModelSource>& source, ModelDescription& model, ModelSummary& summary) {
+void count_memory(const std::shared_ptr<const ModelSource>& source, ModelDescription& model,
+                  ModelSummary& summary) {
   const ModelConfig& config = model.config;
   summary.dense_bytes = WeightStore::bytes_needed(model.index.tensors);
-  summary.context_bytes_per_token = Session::bytes_needed(config, 2) - Session::bytes_needed(config, 1);
+  summary.context_bytes_per_token =
+      Session::bytes_needed(config, 2) - Session::bytes_needed(config, 1);
   summary.context_bytes_fixed = Session::bytes_needed(config, 1) - summary.context_bytes_per_token;
   summary.floor_context = std::min<std::int64_t>(config.context_length, kDefaultContext);
   const std::int64_t max_batch = std::min(EngineOptions().max_batch, summary.floor_context);
@@ -109,7 +123,8 @@ void add_end_ids(const Json& config, std::set<TokenId>& ids) {
 }
 
 // As the engine collects them: the union of what every file and the family say.
-std::set<TokenId> find_stop_tokens(const ModelSource& source, const Family& family, const Tokenizer& tokenizer) {
+std::set<TokenId> find_stop_tokens(const ModelSource& source, const Family& family,
+                                   const Tokenizer& tokenizer) {
   std::set<TokenId> ids;
   add_end_ids(source.generation_config(), ids);
   add_end_ids(source.config(), ids);
@@ -135,13 +150,15 @@ void read_text_side(const ModelSource& source, const Family& family, ModelSummar
 
 std::string list_of(const std::map<std::string, int>& counts) {
   std::string text;
-  for (const auto& [name, n] : counts) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", n, name);
+  for (const auto& [name, n] : counts)
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", n, name);
   return text;
 }
 
 std::string parameters(std::int64_t n) {
   const double value = static_cast<double>(n);
-  return n >= 1'000'000'000 ? fmt::format("{:.1f} billion", value / 1e9) : fmt::format("{:.1f} million", value / 1e6);
+  return n >= 1'000'000'000 ? fmt::format("{:.1f} billion", value / 1e9)
+                            : fmt::format("{:.1f} million", value / 1e6);
 }
 
 }  // namespace
@@ -196,10 +213,13 @@ Json to_json(const ModelSummary& s) {
 
 std::string to_text(const ModelSummary& s) {
   std::string text;
-  const auto line = [&](const char* what, const std::string& value) { text += fmt::format("{:<14}{}\n", what, value); };
+  const auto line = [&](const char* what, const std::string& value) {
+    text += fmt::format("{:<14}{}\n", what, value);
+  };
   line("model", s.path);
   line("family", fmt::format("{} ({})", s.family, s.layout));
-  line("parameters", fmt::format("{}, {} active per token", parameters(s.n_parameters), parameters(s.n_active)));
+  line("parameters",
+       fmt::format("{}, {} active per token", parameters(s.n_parameters), parameters(s.n_active)));
   line("layers", fmt::format("{} of width {}: {}", s.n_layers, s.d_model, list_of(s.mixers)));
   line("feed-forward", list_of(s.feed_forward));
   if (s.n_experts > 0) {
@@ -212,20 +232,26 @@ std::string to_text(const ModelSummary& s) {
   std::string formats;
   for (const auto& [name, bytes] : s.formats) {
     formats += fmt::format("{}{} {:.1f} %", formats.empty() ? "" : ", ", name,
-                           100.0 * static_cast<double>(bytes) / static_cast<double>(std::max<std::uint64_t>(total, 1)));
+                           100.0 * static_cast<double>(bytes) /
+                               static_cast<double>(std::max<std::uint64_t>(total, 1)));
   }
   line("weights", formats);
   line("on disk", fmt::format("{} of routed experts", format_bytes(s.expert_bytes)));
   line("in memory", fmt::format("{} of dense weights", format_bytes(s.dense_bytes)));
-  line("context", fmt::format("{} tokens, {} each{}", s.context_length, format_bytes(s.context_bytes_per_token),
-                              s.context_bytes_fixed > 0
-                                  ? fmt::format(" and {} of state", format_bytes(s.context_bytes_fixed))
-                                  : ""));
-  line("memory floor", fmt::format("{} with a context of {} tokens", format_bytes(s.floor_bytes), s.floor_context));
-  line("vocabulary", s.n_token_ids == 0 ? fmt::format("{}, no tokenizer", s.n_vocab)
-                                        : fmt::format("{}, tokenizer with {} ids", s.n_vocab, s.n_token_ids));
+  line(
+      "context",
+      fmt::format("{} tokens, {} each{}", s.context_length, format_bytes(s.context_bytes_per_token),
+                  s.context_bytes_fixed > 0
+                      ? fmt::format(" and {} of state", format_bytes(s.context_bytes_fixed))
+                      : ""));
+  line("memory floor",
+       fmt::format("{} with a context of {} tokens", format_bytes(s.floor_bytes), s.floor_context));
+  line("vocabulary", s.n_token_ids == 0
+                         ? fmt::format("{}, no tokenizer", s.n_vocab)
+                         : fmt::format("{}, tokenizer with {} ids", s.n_vocab, s.n_token_ids));
   std::string stops;
-  for (const auto& [id, name] : s.stop_tokens) stops += fmt::format("{}{} ({})", stops.empty() ? "" : ", ", name, id);
+  for (const auto& [id, name] : s.stop_tokens)
+    stops += fmt::format("{}{} ({})", stops.empty() ? "" : ", ", name, id);
   if (!stops.empty()) line("stop tokens", stops);
   line("chat template", s.has_chat_template ? "yes" : "no");
   return text;

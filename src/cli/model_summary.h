@@ -19,10 +19,11 @@ struct ModelSummary {
   int n_experts = 0, top_k = 0;             // of the layer with the most
   bool has_shared_expert = false;
   bool has_mtp = false;
-  std::int64_t n_parameters = 0, n_active = 0;  // n_active: those one token uses, without the MTP head
+  std::int64_t n_parameters = 0,
+               n_active = 0;  // n_active: those one token uses, without the MTP head
   std::map<std::string, std::uint64_t> formats;  // bytes by weight format
-  std::uint64_t dense_bytes = 0;    // in memory
-  std::uint64_t expert_bytes = 0;   // of all routed experts, on disk
+  std::uint64_t dense_bytes = 0;                 // in memory
+  std::uint64_t expert_bytes = 0;                // of all routed experts, on disk
   std::uint64_t context_bytes_per_token = 0;
   std::uint64_t context_bytes_fixed = 0;  // recurrent state, whatever the length
   std::int64_t floor_context = 0;         // the memory floor is for a context of so many tokens

@@ -27,17 +27,22 @@ struct RunOptions {
   bool json = false, stats = false;
 };
 
-std::optional<std::string> find_prompt(const RunOptions& options, const std::vector<std::string>& arguments) {
+std::optional<std::string> find_prompt(const RunOptions& options,
+                                       const std::vector<std::string>& arguments) {
   std::vector<std::string> words = arguments;
   if (options.prompt) {
-    if (!words.empty()) throw UsageError("prompt given twice: as an argument and with --prompt", "run");
+    if (!words.empty())
+      throw UsageError("prompt given twice: as an argument and with --prompt", "run");
     words.push_back(*options.prompt);
   }
   // A conversation can stand by itself: standard input is then not asked for a prompt.
   if (options.conversation.messages && words.empty() && !options.file) return std::nullopt;
   const std::optional<std::string> prompt = find_text(words, options.file);
-  if (!prompt) throw UsageError("no prompt: give one as an argument, with -f FILE, or on standard input", "run");
-  if (prompt->find_first_not_of(" \t\r\n") == std::string::npos) fail(Errc::BadInput, "the prompt is empty");
+  if (!prompt)
+    throw UsageError("no prompt: give one as an argument, with -f FILE, or on standard input",
+                     "run");
+  if (prompt->find_first_not_of(" \t\r\n") == std::string::npos)
+    fail(Errc::BadInput, "the prompt is empty");
   return prompt;
 }
 
@@ -46,20 +51,25 @@ struct Prompt {
   bool opens_thought = false;
 };
 
-Prompt encode_prompt(const Engine& engine, const RunOptions& options, const std::optional<std::string>& text) {
+Prompt encode_prompt(const Engine& engine, const RunOptions& options,
+                     const std::optional<std::string>& text) {
   const Tokenizer& tokenizer = engine.tokenizer();
   if (options.raw) {
     return {tokenizer.with_special_tokens(options.special ? tokenizer.encode_markup(*text)
                                                           : tokenizer.encode_data(*text)),
             false};
   }
-  const MarkedText rendered = engine.chat_template().render(make_conversation(options.conversation, text));
+  const MarkedText rendered =
+      engine.chat_template().render(make_conversation(options.conversation, text));
   return {tokenizer.encode(rendered), opens_thought(rendered.text)};
 }
 
-double per_second(std::int64_t n, double seconds) { return seconds > 0 ? static_cast<double>(n) / seconds : 0; }
+double per_second(std::int64_t n, double seconds) {
+  return seconds > 0 ? static_cast<double>(n) / seconds : 0;
+}
 
-Json result_json(const Engine& engine, const GenerateRequest& request, const GenerateResult& result) {
+Json result_json(const Engine& engine, const GenerateRequest& request,
+                 const GenerateResult& result) {
   const auto n_answer = static_cast<std::int64_t>(result.tokens.size());
   const ExpertStreamer::Stats& experts = engine.experts().stats();
   Json json;
@@ -75,7 +85,8 @@ Json result_json(const Engine& engine, const GenerateRequest& request, const Gen
                      {"prompt_per_second", per_second(result.n_prompt, result.prefill_seconds)},
                      {"answer_seconds", result.decode_seconds},
                      {"answer_per_second", per_second(n_answer, result.decode_seconds)}};
-  json["experts"] = {{"hits", experts.hits}, {"misses", experts.misses}, {"bytes_read", experts.bytes_read}};
+  json["experts"] = {
+      {"hits", experts.hits}, {"misses", experts.misses}, {"bytes_read", experts.bytes_read}};
   return json;
 }
 
@@ -84,25 +95,31 @@ void print_stats(const Engine& engine, const GenerateResult& result) {
   const ExpertStreamer::Stats& experts = engine.experts().stats();
   const std::uint64_t asked = experts.hits + experts.misses;
   const auto line = [](const char* what, std::int64_t n, double seconds) {
-    return fmt::format("{:<8}{:>7} tokens in {:.2f} s, {:.1f} per second\n", what, n, seconds, per_second(n, seconds));
+    return fmt::format("{:<8}{:>7} tokens in {:.2f} s, {:.1f} per second\n", what, n, seconds,
+                       per_second(n, seconds));
   };
   std::string text = line("prompt", result.n_prompt, result.prefill_seconds);
   text += line("answer", n_answer, result.decode_seconds);
-  text += fmt::format("{:<8}{:>7} of {} from memory ({:.1f} %), {} read\n", "experts", experts.hits, asked,
-                      asked > 0 ? 100.0 * static_cast<double>(experts.hits) / static_cast<double>(asked) : 0.0,
-                      format_bytes(experts.bytes_read));
+  text += fmt::format(
+      "{:<8}{:>7} of {} from memory ({:.1f} %), {} read\n", "experts", experts.hits, asked,
+      asked > 0 ? 100.0 * static_cast<double>(experts.hits) / static_cast<double>(asked) : 0.0,
+      format_bytes(experts.bytes_read));
   const std::uint64_t used = engine.memory().ceiling() - engine.memory().available();
-  text += fmt::format("{:<8}{:>11} of {} allowed\n", "memory", format_bytes(used), format_bytes(engine.memory().ceiling()));
+  text += fmt::format("{:<8}{:>11} of {} allowed\n", "memory", format_bytes(used),
+                      format_bytes(engine.memory().ceiling()));
   write_stderr(text);
 }
 
 void check_combination(const RunOptions& options) {
   if (options.raw && options.conversation.any()) {
-    throw UsageError("--raw completes plain text; it takes no --system, --messages, --tools, --kwargs or --no-think",
-                     "run");
+    throw UsageError(
+        "--raw completes plain text; it takes no --system, --messages, --tools, --kwargs or "
+        "--no-think",
+        "run");
   }
   if (options.special && !options.raw) {
-    throw UsageError("--special needs --raw: in a chat, only the template may write control tokens", "run");
+    throw UsageError("--special needs --raw: in a chat, only the template may write control tokens",
+                     "run");
   }
   if (options.max_tokens < 0) throw UsageError("--predict must be 0 (no limit) or more", "run");
   parse_color(options.general.color);
@@ -123,8 +140,9 @@ int run(const RunOptions& options, const std::vector<std::string>& arguments) {
   request.stop = options.stop;
   request.ignore_end = options.ignore_end;
   options.general.detail(fmt::format("{}: {} on {}, context {}, prompt {} tokens, seed {}", model,
-                                     engine->config().family, engine->backend().name(), engine->context_length(),
-                                     request.prompt.size(), request.sampling.seed));
+                                     engine->config().family, engine->backend().name(),
+                                     engine->context_length(), request.prompt.size(),
+                                     request.sampling.seed));
 
   AnswerPrinter printer(prompt.opens_thought, options.general.color_on_stdout());
   GenerateEvents events;
@@ -139,7 +157,8 @@ int run(const RunOptions& options, const std::vector<std::string>& arguments) {
     printer.finish();
   }
   if (result.reason == StopReason::ContextFull) {
-    options.general.note(fmt::format("the context of {} tokens is full (raise it with -c)", engine->context_length()));
+    options.general.note(fmt::format("the context of {} tokens is full (raise it with -c)",
+                                     engine->context_length()));
   }
   if (options.stats) print_stats(*engine, result);
   return result.reason == StopReason::Cancelled ? kInterrupted : kSuccess;
@@ -152,7 +171,8 @@ void add_run_command(CommandLine& line) {
   Command& command = line.add("run", "Let a model answer a prompt.");
   command.arguments("[MODEL] [PROMPT...]", SIZE_MAX);
   command.group("Prompt")
-      .option("-p,--prompt", options->prompt, "TEXT", "the prompt, when it should not be an argument")
+      .option("-p,--prompt", options->prompt, "TEXT",
+              "the prompt, when it should not be an argument")
       .option("-f,--file", options->file, "FILE", "read the prompt from a file (-: standard input)")
       .option("--system", options->conversation.system, "TEXT", "system message (also -sys)")
       .spelling("-sys", "--system");
@@ -160,7 +180,8 @@ void add_run_command(CommandLine& line) {
   command.flag("--raw", options->raw, "continue plain text: no chat template")
       .flag("--special", options->special, "with --raw: control tokens in the text count as such");
   command.group("Answer")
-      .option("-n,--predict", options->max_tokens, "N", "at most N tokens (default: 0, what the context holds)")
+      .option("-n,--predict", options->max_tokens, "N",
+              "at most N tokens (default: 0, what the context holds)")
       .option("--stop", options->stop, "TEXT", "end the answer where this text comes; repeatable")
       .flag("--ignore-eos", options->ignore_end, "go on past the model's own end of an answer")
       .flag("--json", options->json, "one JSON object: text, tokens, finish_reason, usage, timings")
@@ -176,7 +197,8 @@ void add_run_command(CommandLine& line) {
       .example("run --json \"Tell me a short story.\" | jq -r .text");
   command.note("The first argument is the model if it is a directory or a .safetensors file.")
       .note("Ctrl-C ends the answer (exit code 130), a second one the program.");
-  command.run([options](const std::vector<std::string>& arguments) { return run(*options, arguments); });
+  command.run(
+      [options](const std::vector<std::string>& arguments) { return run(*options, arguments); });
 }
 
 }  // namespace moeflux::cli

@@ -32,7 +32,8 @@ std::unique_ptr<ChatTemplate> find_template(const Options& options, const ModelS
   }
   std::unique_ptr<ChatTemplate> found = load_chat_template(source, tokenizer);
   if (found == nullptr) {
-    fail(Errc::NotFound, "{}: has no chat template (chat_template.jinja); give one with --template", source.path());
+    fail(Errc::NotFound, "{}: has no chat template (chat_template.jinja); give one with --template",
+         source.path());
   }
   return found;
 }
@@ -49,15 +50,18 @@ int run(Options options, const std::vector<std::string>& arguments) {
   const std::string model = only_model(options.model, arguments);
   if (!options.conversation.messages) options.conversation.messages = "-";
   if (options.conversation.messages == "-" && stdin_is_terminal()) {
-    throw UsageError("no messages: give --messages FILE, or a JSON list on standard input", "template");
+    throw UsageError("no messages: give --messages FILE, or a JSON list on standard input",
+                     "template");
   }
   const auto source = open_source(model);
   const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(*source);
-  const std::unique_ptr<ChatTemplate> chat_template = find_template(options, *source, tokenizer.get());
+  const std::unique_ptr<ChatTemplate> chat_template =
+      find_template(options, *source, tokenizer.get());
   ChatRequest chat = make_conversation(options.conversation, std::nullopt);
   chat.add_generation_prompt = !options.no_generation_prompt;
   const MarkedText rendered = chat_template->render(chat);
-  write_stdout(options.json ? dump_json(rendered_json(rendered, tokenizer.get())) + "\n" : rendered.text);
+  write_stdout(options.json ? dump_json(rendered_json(rendered, tokenizer.get())) + "\n"
+                            : rendered.text);
   return kSuccess;
 }
 
@@ -69,16 +73,22 @@ void add_template_command(CommandLine& line) {
   command.arguments("[MODEL]", 1);
   command.group("Chat");
   add_conversation_options(command, options->conversation);
-  command.flag("--no-generation-prompt", options->no_generation_prompt, "do not open the assistant's turn")
-      .option("--template", options->template_file, "FILE", "a Jinja template in place of the model's");
-  command.group("Output").flag("--json", options->json, "text, ranges of bytes that are data, and token ids");
+  command
+      .flag("--no-generation-prompt", options->no_generation_prompt,
+            "do not open the assistant's turn")
+      .option("--template", options->template_file, "FILE",
+              "a Jinja template in place of the model's");
+  command.group("Output").flag("--json", options->json,
+                               "text, ranges of bytes that are data, and token ids");
   add_model_option(command, options->model);
   add_general_options(command, options->general);
   command.example("template models/demo --messages chat.json")
       .example("template --json --tools tools.json < chat.json")
-      .example("template --template my.jinja --kwargs '{\"date\": \"today\"}' --messages chat.json");
+      .example(
+          "template --template my.jinja --kwargs '{\"date\": \"today\"}' --messages chat.json");
   command.note("A chat is a JSON list: [{\"role\": \"user\", \"content\": \"Hello\"}].");
-  command.run([options](const std::vector<std::string>& arguments) { return run(*options, arguments); });
+  command.run(
+      [options](const std::vector<std::string>& arguments) { return run(*options, arguments); });
 }
 
 }  // namespace moeflux::cli

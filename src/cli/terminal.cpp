@@ -42,9 +42,15 @@ const char* escape_code(Style style) {
 
 }  // namespace
 
-bool stdin_is_terminal() { return ::isatty(STDIN_FILENO) == 1; }
-bool stdout_is_terminal() { return ::isatty(STDOUT_FILENO) == 1; }
-bool stderr_is_terminal() { return ::isatty(STDERR_FILENO) == 1; }
+bool stdin_is_terminal() {
+  return ::isatty(STDIN_FILENO) == 1;
+}
+bool stdout_is_terminal() {
+  return ::isatty(STDOUT_FILENO) == 1;
+}
+bool stderr_is_terminal() {
+  return ::isatty(STDERR_FILENO) == 1;
+}
 
 int terminal_width() {
   winsize size{};
@@ -58,7 +64,9 @@ void write_stdout(std::string_view text) {
   fail(Errc::Io, "cannot write to standard output: {}", reason);
 }
 
-void write_stderr(std::string_view text) { static_cast<void>(write_all(STDERR_FILENO, text)); }
+void write_stderr(std::string_view text) {
+  static_cast<void>(write_all(STDERR_FILENO, text));
+}
 
 ColorMode parse_color(const std::string& name) {
   if (name == "auto") return ColorMode::Auto;

@@ -1,4 +1,5 @@
-// What the program writes and where: answers and results to standard output, everything else to standard error.
+// What the program writes and where: answers and results to standard output, everything else to
+// standard error.
 #pragma once
 
 #include <string>
@@ -19,7 +20,8 @@ void write_stderr(std::string_view text);
 enum class ColorMode { Auto, On, Off };
 ColorMode parse_color(const std::string& name);  // auto, on, off; throws UsageError
 
-// Whether escape sequences may be written to a stream that is or is not a terminal. NO_COLOR counts for Auto.
+// Whether escape sequences may be written to a stream that is or is not a terminal. NO_COLOR counts
+// for Auto.
 bool use_color(ColorMode mode, bool is_terminal);
 
 // `text` in the given style, or as it is.

@@ -34,7 +34,9 @@ std::string read_stdin() {
   }
 }
 
-std::string read_bytes(const std::string& path) { return path == "-" ? read_stdin() : read_text_file(path, kMaxBytes); }
+std::string read_bytes(const std::string& path) {
+  return path == "-" ? read_stdin() : read_text_file(path, kMaxBytes);
+}
 
 const std::string& origin_of(const std::string& path) {
   static const std::string standard_input = kStandardInput;
@@ -46,7 +48,8 @@ const std::string& origin_of(const std::string& path) {
 void check_utf8(const std::string& text, const std::string& origin) {
   const std::size_t at = find_invalid_utf8(text);
   if (at == std::string::npos) return;
-  fail(Errc::BadInput, "{}: not valid UTF-8 at byte {} (0x{:02x}); convert it, for example with iconv", origin, at,
+  fail(Errc::BadInput,
+       "{}: not valid UTF-8 at byte {} (0x{:02x}); convert it, for example with iconv", origin, at,
        static_cast<unsigned char>(text[at]));
 }
 
@@ -57,12 +60,15 @@ std::string read_text(const std::string& path) {
   return text;
 }
 
-Json read_json(const std::string& path) { return parse_json(read_bytes(path), origin_of(path)); }
+Json read_json(const std::string& path) {
+  return parse_json(read_bytes(path), origin_of(path));
+}
 
 std::optional<std::string> find_text(const std::vector<std::string>& arguments,
                                      const std::optional<std::string>& file) {
   if (!arguments.empty()) {
-    if (file) throw UsageError(fmt::format("text given twice: as an argument and with --file {}", *file));
+    if (file)
+      throw UsageError(fmt::format("text given twice: as an argument and with --file {}", *file));
     std::string text;
     for (const std::string& argument : arguments) text += (text.empty() ? "" : " ") + argument;
     check_utf8(text, "the text on the command line");

@@ -1,5 +1,5 @@
-// Text the user hands in: as arguments, from a file, or on standard input. Always checked to be UTF-8, because text that
-// is silently repaired is not what the user wrote.
+// Text the user hands in: as arguments, from a file, or on standard input. Always checked to be
+// UTF-8, because text that is silently repaired is not what the user wrote.
 #pragma once
 
 #include <optional>
@@ -13,14 +13,16 @@ namespace moeflux::cli {
 // Throws Error(BadInput) with the offset of the first bad byte.
 void check_utf8(const std::string& text, const std::string& origin);
 
-// A file, or standard input for "-". One newline at the very end belongs to the file, not to the text, and is dropped.
+// A file, or standard input for "-". One newline at the very end belongs to the file, not to the
+// text, and is dropped.
 std::string read_text(const std::string& path);
 
 // A JSON file, or standard input for "-".
 Json read_json(const std::string& path);
 
-// Arguments joined with spaces; else the file; else standard input if something is piped into it; else nothing.
-// Arguments and a file together are a UsageError.
-std::optional<std::string> find_text(const std::vector<std::string>& arguments, const std::optional<std::string>& file);
+// Arguments joined with spaces; else the file; else standard input if something is piped into it;
+// else nothing. Arguments and a file together are a UsageError.
+std::optional<std::string> find_text(const std::vector<std::string>& arguments,
+                                     const std::optional<std::string>& file);
 
 }  // namespace moeflux::cli

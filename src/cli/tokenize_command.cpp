@@ -78,7 +78,8 @@ Json tokens_json(const Tokenizer& tokenizer, const std::vector<TokenId>& ids) {
   return tokens;
 }
 
-void print_tokens(const Options& options, const Tokenizer& tokenizer, const std::vector<TokenId>& ids) {
+void print_tokens(const Options& options, const Tokenizer& tokenizer,
+                  const std::vector<TokenId>& ids) {
   if (options.json) {
     Json json = {{"count", ids.size()}};
     if (options.ids) {
@@ -106,7 +107,9 @@ int run(const Options& options, const std::vector<std::string>& arguments) {
   }
   const auto [model, words] = take_model(options.model, arguments);
   const std::optional<std::string> text = find_text(words, options.file);
-  if (!text) throw UsageError("no text: give it as an argument, with -f FILE, or on standard input", "tokenize");
+  if (!text)
+    throw UsageError("no text: give it as an argument, with -f FILE, or on standard input",
+                     "tokenize");
   const auto source = open_source(model);
   const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(*source);
   if (tokenizer == nullptr) fail(Errc::NotFound, "{}: has no tokenizer (tokenizer.json)", model);
@@ -139,7 +142,8 @@ void add_tokenize_command(CommandLine& line) {
   command.example("tokenize models/demo \"Hello there\"")
       .example("tokenize models/demo --ids --special \"<|im_start|>user\"")
       .example("tokenize models/demo --decode \"46 103 115\"");
-  command.run([options](const std::vector<std::string>& arguments) { return run(*options, arguments); });
+  command.run(
+      [options](const std::vector<std::string>& arguments) { return run(*options, arguments); });
 }
 
 }  // namespace moeflux::cli

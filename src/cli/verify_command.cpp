@@ -33,9 +33,10 @@ Json check_json(const VerifyCheck& check) {
 
 std::string check_line(const VerifyCheck& check, bool color) {
   const std::string name = check.prompt.empty() ? check.name : check.prompt + " " + check.name;
-  return fmt::format("{:<18} {:>9.2e}  {:.9f}  {:>9.2e}  {:<14} {}\n", name, check.relative, check.cosine,
-                     check.max_abs, check.note,
-                     check.passed ? styled("ok", Style::Green, color) : styled("FAIL", Style::Red, color));
+  return fmt::format(
+      "{:<18} {:>9.2e}  {:.9f}  {:>9.2e}  {:<14} {}\n", name, check.relative, check.cosine,
+      check.max_abs, check.note,
+      check.passed ? styled("ok", Style::Green, color) : styled("FAIL", Style::Red, color));
 }
 
 int run(const Options& options, const std::vector<std::string>& arguments) {
@@ -52,7 +53,8 @@ int run(const Options& options, const std::vector<std::string>& arguments) {
   const auto on_check = [&](const VerifyCheck& check) {
     throw_if_interrupted();
     if (n_checks++ == 0 && !options.json) {
-      write_stdout(fmt::format("{:<18} {:>9}  {:>11}  {:>9}  {:<14} \n", "check", "relative", "cosine", "max abs", ""));
+      write_stdout(fmt::format("{:<18} {:>9}  {:>11}  {:>9}  {:<14} \n", "check", "relative",
+                               "cosine", "max abs", ""));
     }
     n_failed += check.passed ? 0 : 1;
     if (options.json) {
@@ -61,8 +63,8 @@ int run(const Options& options, const std::vector<std::string>& arguments) {
       write_stdout(check_line(check, color));
     }
   };
-  const bool passed = verify_model(*engine, *options.golden, {.tolerance = options.tolerance, .chunk = options.chunk},
-                                   on_check);
+  const bool passed = verify_model(
+      *engine, *options.golden, {.tolerance = options.tolerance, .chunk = options.chunk}, on_check);
   if (options.json) {
     const Json result = {{"model", model},
                          {"golden", *options.golden},
@@ -71,9 +73,10 @@ int run(const Options& options, const std::vector<std::string>& arguments) {
                          {"checks", std::move(checks)}};
     write_stdout(dump_json(result, 2) + "\n");
   } else {
-    write_stdout(passed ? fmt::format("all {} checks are within {:g}\n", n_checks, options.tolerance)
-                        : fmt::format("{} of {} checks FAILED (tolerance {:g})\n", n_failed, n_checks,
-                                      options.tolerance));
+    write_stdout(passed
+                     ? fmt::format("all {} checks are within {:g}\n", n_checks, options.tolerance)
+                     : fmt::format("{} of {} checks FAILED (tolerance {:g})\n", n_failed, n_checks,
+                                   options.tolerance));
   }
   return passed ? kSuccess : kFailure;
 }
@@ -82,20 +85,26 @@ int run(const Options& options, const std::vector<std::string>& arguments) {
 
 void add_verify_command(CommandLine& line) {
   const auto options = std::make_shared<Options>();
-  Command& command = line.add("verify", "Compare a model, layer by layer, with golden values of a reference.");
+  Command& command =
+      line.add("verify", "Compare a model, layer by layer, with golden values of a reference.");
   command.arguments("[MODEL] --golden FILE", 1);
   command.group("Verification")
-      .option("--golden", options->golden, "FILE", "safetensors file: ids, hidden, logits, routes, greedy, ...")
-      .option("--tol", options->tolerance, "X", "largest relative difference that passes (default: 1e-4)")
-      .option("--chunk", options->chunk, "N", "tokens per pass over the prompt (default: 0, as many as fit)")
+      .option("--golden", options->golden, "FILE",
+              "safetensors file: ids, hidden, logits, routes, greedy, ...")
+      .option("--tol", options->tolerance, "X",
+              "largest relative difference that passes (default: 1e-4)")
+      .option("--chunk", options->chunk, "N",
+              "tokens per pass over the prompt (default: 0, as many as fit)")
       .flag("--json", options->json, "print the checks as JSON");
   add_model_option(command, options->model);
   add_machine_options(command, options->model);
   add_general_options(command, options->general);
-  command.example("verify tests/fixtures/qwen-fp8 --golden tests/fixtures/qwen-fp8/golden.safetensors")
+  command
+      .example("verify tests/fixtures/qwen-fp8 --golden tests/fixtures/qwen-fp8/golden.safetensors")
       .example("verify models/demo --golden golden.safetensors --tol 1e-5 --chunk 7 --json");
   command.note("Exit code 1 when a check is beyond the tolerance.");
-  command.run([options](const std::vector<std::string>& arguments) { return run(*options, arguments); });
+  command.run(
+      [options](const std::vector<std::string>& arguments) { return run(*options, arguments); });
 }
 
 }  // namespace moeflux::cli

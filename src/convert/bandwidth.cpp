@@ -30,14 +30,15 @@ double seconds_since(Clock::time_point start) {
 class ScratchFile {
  public:
   explicit ScratchFile(const std::string& directory) : path_(directory + "/moeflux-speed-XXXXXX") {
-    // Direct I/O measures the drive and not the page cache; where there is none, the cache is
-    // dropped by hand.
-    fd_ = ::mkostemp(path_.data(), O_DIRECT | O_CLOEXEC);
-    if (fd_ < 0 && errno == EINVAL) fd_ = ::mkostemp(path_.data(), O_CLOEXEC);
+    fd_ = ::mkostemp(path_.data(), O_CLOEXEC);
     if (fd_ < 0) {
       fail(Errc::Io, "{}: cannot create a file: {}", directory,
            std::generic_category().message(errno));
     }
+    // Direct I/O measures the drive and not the page cache. Where there is none, the cache is
+    // dropped by hand.
+    const int flags = ::fcntl(fd_, F_GETFL);
+    if (flags >= 0) ::fcntl(fd_, F_SETFL, flags | O_DIRECT);
     ::unlink(path_.c_str());
   }
   ~ScratchFile() { ::close(fd_); }

@@ -84,7 +84,6 @@ class Scrubber {
   void check(std::size_t index, std::span<std::byte> buffer) {
     const Task& task = tasks_[index];
     drop_cache(source_, task.extent);
-    const std::string& path = source_.file(task.extent.file).path();
     ChecksumStream sum;
     for (std::uint64_t at = 0; at < task.extent.bytes; at += buffer.size()) {
       const std::uint64_t bytes = std::min<std::uint64_t>(buffer.size(), task.extent.bytes - at);
@@ -94,7 +93,7 @@ class Scrubber {
       } catch (const Error& error) {
         const std::string name =
             task.record != nullptr ? task.record->name : tensors_in(source_, part);
-        found_[index] = Damage{name, path, error.what()};
+        found_[index] = Damage{name, paths_of(task.extent), error.what()};
         advance(task.extent.bytes - at);
         return;
       }
@@ -103,10 +102,19 @@ class Scrubber {
     }
     if (task.record != nullptr && sum.value() != task.record->checksum) {
       found_[index] =
-          Damage{task.record->name, path,
+          Damage{task.record->name, paths_of(task.extent),
                  fmt::format("the checksum is {} but must be {}", checksum_text(sum.value()),
                              checksum_text(task.record->checksum))};
     }
+  }
+
+  // A checksum does not tell which stripe is wrong.
+  std::string paths_of(const Extent& extent) const {
+    std::string paths;
+    for (const DiskPiece& piece : source_.locate(extent)) {
+      paths += (paths.empty() ? "" : ", ") + source_.disk_file(piece.file).path();
+    }
+    return paths;
   }
 
   void advance(std::uint64_t bytes) {

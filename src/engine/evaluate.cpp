@@ -15,7 +15,8 @@ TokenId most_likely(const float* logits, std::int64_t n) {
   return static_cast<TokenId>(std::max_element(logits, logits + n) - logits);
 }
 
-// -log softmax(logits)[target], in double: the sum over a vocabulary of 248k would lose digits in float.
+// -log softmax(logits)[target], in double: the sum over a vocabulary of 248k would lose digits in
+// float.
 double negative_log_likelihood(const float* logits, std::int64_t n, TokenId target) {
   const double max = *std::max_element(logits, logits + n);
   double sum = 0;
@@ -39,7 +40,8 @@ class TextMeter {
     if (ids.size() < 2) return;
     session_.reset();
     run_trunk(ids, total);
-    // A text needs three tokens for a draft that can be compared: one to draft from, the next one, and the drafted.
+    // A text needs three tokens for a draft that can be compared: one to draft from, the next one,
+    // and the drafted.
     if (engine_.config().mtp && ids.size() > 2) run_mtp(ids, total);
   }
 
@@ -49,11 +51,12 @@ class TextMeter {
     if (with_mtp) hidden_.resize(ids.size() * static_cast<std::size_t>(d_model_));
     chosen_.resize(ids.size());
     for_each_chunk(ids.size(), [&](std::size_t begin, std::size_t n) {
-      const Span span{.session = &session_,
-                      .tokens = ids.subspan(begin, n),
-                      .logits_of = LogitsOf::EveryToken,
-                      .logits = logits_.data(),
-                      .hidden = with_mtp ? &hidden_[begin * static_cast<std::size_t>(d_model_)] : nullptr};
+      const Span span{
+          .session = &session_,
+          .tokens = ids.subspan(begin, n),
+          .logits_of = LogitsOf::EveryToken,
+          .logits = logits_.data(),
+          .hidden = with_mtp ? &hidden_[begin * static_cast<std::size_t>(d_model_)] : nullptr};
       engine_.forward().run({&span, 1});
       for (std::size_t i = 0; i < n; ++i) {
         const float* row = &logits_[i * static_cast<std::size_t>(n_vocab_)];
@@ -70,7 +73,8 @@ class TextMeter {
       engine_.forward().run_mtp(session_, &hidden_[begin * static_cast<std::size_t>(d_model_)],
                                 ids.subspan(begin + 1, n), logits_.data());
       for (std::size_t i = 0; i < n; ++i) {
-        const TokenId draft = most_likely(&logits_[i * static_cast<std::size_t>(n_vocab_)], n_vocab_);
+        const TokenId draft =
+            most_likely(&logits_[i * static_cast<std::size_t>(n_vocab_)], n_vocab_);
         total.n_drafts_agreed += draft == chosen_[begin + i + 1] ? 1 : 0;
         ++total.n_drafts;
       }
@@ -94,7 +98,9 @@ class TextMeter {
 
 std::vector<TokenId> read_ids(const Json& line, std::string_view key, const std::string& origin) {
   const Json* list = JsonFields(line, origin).find(key);
-  const auto is_id = [](const Json& id) { return id.is_number_integer() && id >= 0 && id <= kMaxTokenId; };
+  const auto is_id = [](const Json& id) {
+    return id.is_number_integer() && id >= 0 && id <= kMaxTokenId;
+  };
   if (list == nullptr || !list->is_array() || !std::all_of(list->begin(), list->end(), is_id)) {
     fail(Errc::BadInput, "{}: \"{}\" must be a list of token ids", origin, key);
   }
@@ -111,7 +117,8 @@ AnswerCase read_answer(const std::string& line, const std::string& origin) {
   }
   answer.messages = *messages;
   if (const Json* tools = fields.find("tools")) answer.tools = *tools;
-  if (fields.has("enable_thinking")) answer.enable_thinking = fields.boolean_or("enable_thinking", false);
+  if (fields.has("enable_thinking"))
+    answer.enable_thinking = fields.boolean_or("enable_thinking", false);
   answer.prompt_ids = read_ids(object, "prompt_ids", origin);
   answer.greedy_ids = read_ids(object, "greedy_ids", origin);
   answer.want = fields.string_or("want", "");
@@ -137,10 +144,13 @@ double Perplexity::value() const {
   return std::exp(negative_log_likelihood / static_cast<double>(n_predictions));
 }
 
-Perplexity measure_perplexity(Engine& engine, std::span<const std::string> texts, const PerplexityOptions& options,
+Perplexity measure_perplexity(Engine& engine, std::span<const std::string> texts,
+                              const PerplexityOptions& options,
                               const std::function<bool(const Perplexity&)>& on_text) {
-  if (options.limit_tokens < 2) fail(Errc::BadInput, "perplexity needs at least 2 tokens of each text");
-  const auto limit = static_cast<std::size_t>(std::min(options.limit_tokens, engine.context_length()));
+  if (options.limit_tokens < 2)
+    fail(Errc::BadInput, "perplexity needs at least 2 tokens of each text");
+  const auto limit =
+      static_cast<std::size_t>(std::min(options.limit_tokens, engine.context_length()));
   TextMeter meter(engine, options);
   Perplexity total;
   for (const std::string& text : texts) {
@@ -156,7 +166,8 @@ std::vector<std::string> read_texts(const std::string& path) {
   if (!list.is_array()) fail(Errc::BadInput, "{}: expected a JSON list of strings", path);
   std::vector<std::string> texts;
   for (const Json& text : list) {
-    if (!text.is_string()) fail(Errc::BadInput, "{}: element {} is not a string", path, texts.size());
+    if (!text.is_string())
+      fail(Errc::BadInput, "{}: element {} is not a string", path, texts.size());
     texts.push_back(text.get<std::string>());
   }
   return texts;
@@ -186,19 +197,22 @@ AnswerOutcome check_answer(Engine& engine, Session& session, const AnswerCase& a
   chat.tools = answer.tools;
   if (answer.enable_thinking) chat.extra["enable_thinking"] = *answer.enable_thinking;
   GenerateRequest request;
-  request.prompt = engine.tokenizer().encode(engine.chat_template(!chat.tools.is_null()).render(chat));
+  request.prompt =
+      engine.tokenizer().encode(engine.chat_template(!chat.tools.is_null()).render(chat));
   request.sampling.temperature = 0;
   request.max_tokens = kAnswerTokens;
 
   session.reset();
-  const GenerateResult result = generate(engine, session, request, {.on_text = {}, .cancelled = cancelled});
+  const GenerateResult result =
+      generate(engine, session, request, {.on_text = {}, .cancelled = cancelled});
   if (result.reason == StopReason::Cancelled) fail(Errc::Cancelled, "cancelled");
   AnswerOutcome outcome;
   outcome.same_prompt = request.prompt == answer.prompt_ids;
   outcome.same_answer = result.tokens == answer.greedy_ids;
   outcome.text = engine.tokenizer().decode(result.tokens);
   // The reference's own judgement counts for its own answer: not every question has one right text.
-  outcome.right = outcome.same_answer ? answer.reference_right : final_answer(outcome.text) == answer.want;
+  outcome.right =
+      outcome.same_answer ? answer.reference_right : final_answer(outcome.text) == answer.want;
   return outcome;
 }
 

@@ -149,6 +149,7 @@ class Verifier {
     }
     check_mtp();
     check_greedy();
+    if (n_checks_ == 0) fail(Errc::BadInput, "the golden prompt \"{}ids\" comes with nothing to compare", prefix_);
     return all_passed_;
   }
 
@@ -177,6 +178,7 @@ class Verifier {
   void report(VerifyCheck check) {
     check.prompt = prefix_.empty() ? "" : prefix_.substr(0, prefix_.size() - 1);
     all_passed_ = all_passed_ && check.passed;
+    ++n_checks_;
     on_check_(check);
   }
 
@@ -286,6 +288,7 @@ class Verifier {
   std::vector<std::int32_t> ids_;
   std::vector<float> logits_, final_;
   bool all_passed_ = true;
+  int n_checks_ = 0;
 };
 
 }  // namespace

@@ -7,9 +7,9 @@
 #include <ctime>
 #include <random>
 
-#include "base/aligned_buffer.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "io/huge_buffer.h"
 #include "io/uring.h"
 
 namespace moeflux {
@@ -85,11 +85,11 @@ ReadSpeed measure_reader(const std::vector<std::string>& paths, const ReaderOpti
   const std::size_t stride =
       (measure.record_bytes + kPlaceAlignment - 1) / kPlaceAlignment * kPlaceAlignment;
   const std::size_t n_buffers = static_cast<std::size_t>(measure.records_in_flight);
-  const AlignedBuffer memory(stride * n_buffers);
+  const HugeBuffer memory(stride * n_buffers);
   std::memset(memory.data(), 1, memory.size());  // page faults belong to no disk
   const auto reader = make_reader(paths, options);
   if (measure.register_memory) {
-    static_cast<void>(reader->register_memory({memory.data(), memory.size()}));
+    static_cast<void>(reader->register_memory(memory.bytes()));
   }
 
   std::vector<ReadOp> ops(n_buffers);

@@ -8,6 +8,7 @@
 
 #include "base/aligned_buffer.h"
 #include "io/file_set.h"
+#include "io/huge_buffer.h"
 #include "io/read_plan.h"
 
 namespace moeflux {
@@ -27,7 +28,7 @@ class Scratch {
     edges_ = AlignedBuffer(edge_bytes_ * static_cast<std::size_t>(n_slots));
     const std::size_t n_bounces =
         std::clamp<std::size_t>(bounce_bytes / kBounceBytes, 1, static_cast<std::size_t>(n_slots));
-    bounces_ = AlignedBuffer(n_bounces * kBounceBytes);
+    bounces_ = HugeBuffer(n_bounces * kBounceBytes);
   }
 
   std::span<std::byte> edges(int slot) const {
@@ -43,7 +44,7 @@ class Scratch {
  private:
   std::size_t edge_bytes_;
   AlignedBuffer edges_;
-  AlignedBuffer bounces_;
+  HugeBuffer bounces_;
 };
 
 }  // namespace moeflux

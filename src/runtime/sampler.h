@@ -29,7 +29,7 @@
 
 #include "runtime/logit_scan.h"
 #include "runtime/sampling_params.h"
-#include "text/token_id.h"
+#include "base/token_id.h"
 
 namespace moeflux {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "text/token_id.h"
+#include "base/token_id.h"
 
 namespace moeflux {
 

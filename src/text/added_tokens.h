@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "text/regex.h"
-#include "text/token_id.h"
+#include "base/token_id.h"
 
 namespace moeflux {
 

@@ -14,7 +14,7 @@
 
 #include "text/merge_table.h"
 #include "text/text_index.h"
-#include "text/token_id.h"
+#include "base/token_id.h"
 
 namespace moeflux {
 

@@ -88,7 +88,8 @@ Json probe_message(std::string_view role, Json content) {
 }
 
 Json probe_tools() {
-  return Json::parse(R"([{"type": "function", "function": {"name": "probe", "description": "Probes.",
+  return Json::parse(
+      R"([{"type": "function", "function": {"name": "probe", "description": "Probes.",
       "parameters": {"type": "object", "required": ["probe_key"],
                      "properties": {"probe_key": {"type": "string", "description": "A key."}}}}}])");
 }
@@ -144,8 +145,8 @@ std::string ChatTemplate::try_out(const Json& messages, const Json& tools) const
 
 ChatTemplate::ContentForm ChatTemplate::find_content_form() const {
   const Json text_only = Json::array({probe_message("user", kProbeText)});
-  const Json parts = Json::array({probe_message(
-      "user", Json::array({Json{{"type", "text"}, {"text", kProbeText}}}))});
+  const Json parts = Json::array(
+      {probe_message("user", Json::array({Json{{"type", "text"}, {"text", kProbeText}}}))});
   const std::string from_parts = try_out(parts, nullptr);
   const bool reads_text = contains(try_out(text_only, nullptr), kProbeText);
   // A template that does not know parts may print the list itself.
@@ -248,8 +249,9 @@ std::string select_chat_template(const Json& chat_template, bool has_tools) {
   std::map<std::string, std::string> by_name;
   if (chat_template.is_array()) {
     for (const Json& entry : chat_template) {
-      const bool usable = entry.is_object() && entry.contains("name") && entry["name"].is_string() &&
-                          entry.contains("template") && entry["template"].is_string();
+      const bool usable = entry.is_object() && entry.contains("name") &&
+                          entry["name"].is_string() && entry.contains("template") &&
+                          entry["template"].is_string();
       if (!usable) {
         fail(Errc::BadInput, "chat_template: each entry needs a \"name\" and a \"template\"");
       }

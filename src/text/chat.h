@@ -16,9 +16,9 @@
 namespace moeflux {
 
 struct ChatRequest {
-  Json messages;                // array of objects, see validate_messages()
-  Json tools = nullptr;         // array, or null
-  Json documents = nullptr;     // array, or null
+  Json messages;             // array of objects, see validate_messages()
+  Json tools = nullptr;      // array, or null
+  Json documents = nullptr;  // array, or null
   bool add_generation_prompt = true;
   Json extra = Json::object();  // more variables of the template, such as enable_thinking
 };
@@ -53,8 +53,8 @@ class ChatTemplate {
   ArgumentForm argument_form_ = ArgumentForm::Object;
 };
 
-// Throws BadInput unless `messages` is an array of objects with a string "role" and a "content" that
-// is a string, an array of objects, null or absent.
+// Throws BadInput unless `messages` is an array of objects with a string "role" and a "content"
+// that is a string, an array of objects, null or absent.
 void validate_messages(const Json& messages);
 
 // The template to use out of "chat_template" in a tokenizer_config.json: a string, or a list of

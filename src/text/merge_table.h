@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "text/token_id.h"
+#include "base/token_id.h"
 
 namespace moeflux {
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "base/error.h"
 #include "base/utf8.h"
 #include "text/byte_alphabet.h"
 
@@ -45,9 +46,22 @@ void for_each_character(std::string_view text, F f) {
   }
 }
 
-TrackedText apply_step(const Normalizer::Form& step, TrackedText in, RegexScratch&) {
-  if (is_ascii(in.text)) return in;
-  if (in.is_data.empty()) return {to_normal_form(in.text, step.form), {}};
+// No real normalizer makes text much longer; one that does would only eat memory.
+void require_size(std::size_t size, std::size_t original) {
+  constexpr std::size_t kMaxGrowth = 32;
+  constexpr std::size_t kAllowance = 65536;
+  if (size > original * kMaxGrowth + kAllowance) {
+    fail(Errc::LimitExceeded, "the tokenizer's normalizer turns {} bytes of text into {}", original,
+         size);
+  }
+}
+
+void apply_step(const Normalizer::Form& step, TrackedText& in, RegexScratch&) {
+  if (is_ascii(in.text)) return;
+  if (in.is_data.empty()) {
+    in.text = to_normal_form(in.text, step.form);
+    return;
+  }
   // No normal form reaches across an ASCII character: it composes with nothing before it and is
   // never reordered. So text is cut before each of them, and the marks of a cut piece are those of
   // its source.
@@ -62,10 +76,10 @@ TrackedText apply_step(const Normalizer::Form& step, TrackedText in, RegexScratc
     if (static_cast<unsigned char>(in.text[at]) < 0x80) flush(at);
   }
   flush(in.text.size());
-  return out.take();
+  in = out.take();
 }
 
-TrackedText apply_step(const Normalizer::Lowercase&, TrackedText in, RegexScratch&) {
+void apply_step(const Normalizer::Lowercase&, TrackedText& in, RegexScratch&) {
   Rewriter out(in);
   std::string lower;
   for_each_character(in.text, [&](char32_t c, std::size_t begin, std::size_t end) {
@@ -73,33 +87,35 @@ TrackedText apply_step(const Normalizer::Lowercase&, TrackedText in, RegexScratc
     append_lowercase(lower, c);
     out.put(lower, begin, end);
   });
-  return out.take();
+  in = out.take();
 }
 
-TrackedText apply_step(const Normalizer::Replace& step, TrackedText in, RegexScratch& scratch) {
+void apply_step(const Normalizer::Replace& step, TrackedText& in, RegexScratch& scratch) {
   std::vector<ByteRange> matches;
   if (!in.text.empty()) step.pattern.find_all(in.text, scratch, matches);
-  if (matches.empty()) return in;
+  if (matches.empty()) return;
   Rewriter out(in);
   std::size_t done = 0;
+  // The content comes from a file and may be long.
+  require_size(in.text.size() + matches.size() * step.content.size(), in.text.size());
   for (const ByteRange& match : matches) {
     out.keep(done, match.begin);
     out.put(step.content, match.begin, match.end);
     done = match.end;
   }
   out.keep(done, in.text.size());
-  return out.take();
+  in = out.take();
 }
 
-TrackedText apply_step(const Normalizer::Prepend& step, TrackedText in, RegexScratch&) {
-  if (in.text.empty()) return in;
+void apply_step(const Normalizer::Prepend& step, TrackedText& in, RegexScratch&) {
+  if (in.text.empty()) return;
   Rewriter out(in);
   out.put(step.content, 0, 1);
   out.keep(0, in.text.size());
-  return out.take();
+  in = out.take();
 }
 
-TrackedText apply_step(const Normalizer::Strip& step, TrackedText in, RegexScratch&) {
+void apply_step(const Normalizer::Strip& step, TrackedText& in, RegexScratch&) {
   std::size_t begin = in.text.size();  // of what is not white space
   std::size_t end = 0;
   for_each_character(in.text, [&](char32_t c, std::size_t from, std::size_t to) {
@@ -107,25 +123,30 @@ TrackedText apply_step(const Normalizer::Strip& step, TrackedText in, RegexScrat
     begin = std::min(begin, from);
     end = to;
   });
-  if (end == 0) return {};  // white space only
+  if (end == 0) {  // white space only
+    in = {};
+    return;
+  }
   Rewriter out(in);
   out.keep(step.left ? begin : 0, step.right ? end : in.text.size());
-  return out.take();
+  in = out.take();
 }
 
-TrackedText apply_step(const Normalizer::BytesToVisible&, TrackedText in, RegexScratch&) {
+void apply_step(const Normalizer::BytesToVisible&, TrackedText& in, RegexScratch&) {
   Rewriter out(in);
   for (std::size_t at = 0; at < in.text.size(); ++at) {
     out.put(bytes_to_visible(std::string_view(in.text).substr(at, 1)), at, at + 1);
   }
-  return out.take();
+  in = out.take();
 }
 
 }  // namespace
 
 void Normalizer::apply(TrackedText& text, RegexScratch& scratch) const {
+  const std::size_t original = text.text.size();
   for (const Step& step : steps_) {
-    text = std::visit([&](const auto& s) { return apply_step(s, std::move(text), scratch); }, step);
+    std::visit([&](const auto& s) { apply_step(s, text, scratch); }, step);
+    require_size(text.text.size(), original);
   }
 }
 

@@ -10,7 +10,7 @@
 #include "text/normalizer.h"
 #include "text/pretokenizer.h"
 #include "text/token_decoder.h"
-#include "text/token_id.h"
+#include "base/token_id.h"
 
 namespace moeflux {
 

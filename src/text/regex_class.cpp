@@ -105,8 +105,8 @@ void parse_class_item(PatternReader& in, Union& set, int depth) {
   if (const auto escaped =
           in.peek() == '\\' ? take_set_escape(in, SetPlace::InBracket) : std::nullopt) {
     // A negated set becomes a group; \S, the common one, is spelled out.
-    const bool not_space = escaped->negated && escaped->items == kSpaceItems;
-    set.add(not_space ? CharSet{std::string(kNotSpaceItems), "", false} : *escaped);
+    const bool not_space = escaped->negated && escaped->items == space_items();
+    set.add(not_space ? CharSet{not_space_items(), "", false} : *escaped);
     return;
   }
   set.items += take_class_character(in);
@@ -184,7 +184,7 @@ std::optional<CharSet> take_set_escape(PatternReader& in, SetPlace place) {
   set.negated = std::isupper(static_cast<unsigned char>(c)) != 0;
   switch (std::tolower(static_cast<unsigned char>(c))) {
     case 's':
-      set.items = kSpaceItems;
+      set.items = space_items();
       break;
     case 'w':
       set.items = place == SetPlace::InBracket ? word_items() : standalone_word_items();

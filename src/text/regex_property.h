@@ -8,11 +8,9 @@
 
 namespace moeflux {
 
-// \s, and its complement as ranges: a bracket cannot hold a negated set that is not a property.
-extern const std::string_view kSpaceItems;
-extern const std::string_view kNotSpaceItems;
-
-std::string word_items();             // \w in a bracket
+std::string space_items();      // \s
+std::string not_space_items();  // its complement as ranges: a bracket cannot hold a negated set
+std::string word_items();       // \w in a bracket
 std::string standalone_word_items();  // \w outside of one; they differ
 std::string hex_digit_items();        // \h
 std::string digit_items();            // \d

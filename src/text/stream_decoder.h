@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <string>
 
-#include "text/token_id.h"
+#include "base/token_id.h"
 
 namespace moeflux {
 

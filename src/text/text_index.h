@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "text/token_id.h"
+#include "base/token_id.h"
 
 namespace moeflux {
 

@@ -147,7 +147,7 @@ void Tokenizer::store_tokens(const TokenizerSpec& spec,
   }
   if (!added_tokens_.empty()) max_id = std::max(max_id, added_tokens_.back().id);
   if (max_id < 0) fail(Errc::BadInput, "{}: the vocabulary is empty", origin_);
-  kinds_.resize(static_cast<std::size_t>(max_id) + 1, kAbsent);
+  kinds_.resize(static_cast<std::size_t>(max_id) + 1, Kind::Absent);
 
   std::vector<const std::string*> texts(kinds_.size(), nullptr);
   for (const VocabEntry& entry : spec.vocab) {
@@ -157,7 +157,7 @@ void Tokenizer::store_tokens(const TokenizerSpec& spec,
            *texts[id], entry.text, id);
     }
     texts[id] = &entry.text;
-    kinds_[id] = kPlain;
+    kinds_[id] = Kind::Plain;
   }
   for (const AddedToken& token : added_tokens_) {
     const auto id = static_cast<std::size_t>(token.id);
@@ -166,7 +166,7 @@ void Tokenizer::store_tokens(const TokenizerSpec& spec,
            *texts[id], token.content, id);
     }
     texts[id] = &added_texts.at(token.id);
-    kinds_[id] = token.special ? kSpecial : kAdded;
+    kinds_[id] = token.special ? Kind::Special : Kind::Added;
   }
 
   bytes_begin_.reserve(texts.size() + 1);
@@ -263,14 +263,17 @@ std::optional<TokenId> Tokenizer::find_token(std::string_view content) const {
   return added != added_ids_.end() ? std::optional(added->second) : model_.find(content);
 }
 
+Tokenizer::Kind Tokenizer::kind(TokenId id) const {
+  const bool inside = id >= 0 && static_cast<std::size_t>(id) < n_ids();
+  return inside ? kinds_[static_cast<std::size_t>(id)] : Kind::Absent;
+}
+
 bool Tokenizer::is_added(TokenId id) const {
-  return id >= 0 && static_cast<std::size_t>(id) < n_ids() &&
-         (kinds_[static_cast<std::size_t>(id)] & kAdded) != 0;
+  return kind(id) == Kind::Added || kind(id) == Kind::Special;
 }
 
 bool Tokenizer::is_special(TokenId id) const {
-  return id >= 0 && static_cast<std::size_t>(id) < n_ids() &&
-         kinds_[static_cast<std::size_t>(id)] == kSpecial;
+  return kind(id) == Kind::Special;
 }
 
 std::optional<TokenId> Tokenizer::special_id(const std::string& name) const {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "text/marked_text.h"
-#include "text/token_id.h"
+#include "base/token_id.h"
 #include "text/tokenizer_spec.h"
 
 namespace moeflux {
@@ -70,11 +70,13 @@ class Tokenizer {
 
  private:
   struct Work;
+  enum class Kind : unsigned char { Absent, Plain, Added, Special };  // Special ones are added
   std::vector<TokenId> encode_ranges(std::string_view text,
                                      const std::vector<ByteRange>& markup) const;
   void encode_part(std::string_view text, ByteRange part, const std::vector<ByteRange>& markup,
                    Work& work) const;
   std::map<TokenId, std::string> store_added_tokens(const TokenizerSpec& spec);
+  Kind kind(TokenId id) const;
   void store_tokens(const TokenizerSpec& spec, const std::map<TokenId, std::string>& added_texts);
   std::optional<TokenId> special_id(const std::string& name) const;
 
@@ -88,8 +90,7 @@ class Tokenizer {
   AddedTokenMatcher normalized_matcher_;  // and after
   std::map<std::string, TokenId, std::less<>> added_ids_;
 
-  enum Kind : unsigned char { kAbsent = 0, kPlain = 1, kAdded = 2, kSpecial = 6 };
-  std::vector<unsigned char> kinds_;      // by id
+  std::vector<Kind> kinds_;               // by id
   std::string bytes_;                     // of all tokens, by id
   std::vector<std::size_t> bytes_begin_;  // by id, and the end
 

@@ -4,6 +4,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/error.h"
 
 namespace moeflux {
@@ -68,7 +70,7 @@ void read_tokenizer_config(const std::string& path, TokenizerSpec& spec) {
     const std::string origin = path + ": added_tokens_decoder";
     if (!tokens->is_object()) fail(Errc::BadInput, "{}: not an object", origin);
     for (const auto& [key, value] : tokens->items()) {
-      AddedToken token = read_added_token(value, origin + "[" + key + "]");
+      AddedToken token = read_added_token(value, fmt::format("{}[{}]", origin, key));
       token.id = parse_id(key, origin);
       missing.add(std::move(token));
     }

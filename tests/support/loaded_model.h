@@ -51,7 +51,8 @@ class LoadedModel {
   std::unique_ptr<Forward> forward_;
 };
 
-// The checkpoints of tests/fixtures, and the prompt in the golden file of one.
+// The checkpoints of tests/fixtures that have golden values, and the prompt in the golden file of
+// one.
 std::vector<std::string> fixture_names();
 std::string fixture_path(const std::string& name);
 std::vector<std::int32_t> golden_prompt(const std::string& golden_path,

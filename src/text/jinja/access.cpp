@@ -17,8 +17,8 @@ std::string describe_type(const Value& object) {
 }
 
 Value missing_attribute(Runtime& runtime, const Value& object, std::string_view name) {
-  return runtime.undefined(
-      fmt::format("'{}' has no attribute {}", describe_type(object), string_repr(name)));
+  return runtime.undefined(fmt::format("'{}' has no attribute {}", describe_type(object),
+                                       string_repr(name.substr(0, 200))));
 }
 
 std::optional<Value> loop_attribute(Runtime& runtime, LoopObject& loop, std::string_view name) {
@@ -69,8 +69,8 @@ std::optional<Value> own_attribute(Runtime& runtime, const Value& object, std::s
   const MethodEntry* method = find_method(object.kind(), name);
   if (method == nullptr) return std::nullopt;
   if (!may_call(*method, object)) {
-    return runtime.undefined(fmt::format("access to attribute '{}' of '{}' object is unsafe.", name,
-                                         type_name(object)));
+    return runtime.undefined(
+        fmt::format("access to attribute '{}' of '{}' object is unsafe.", name, type_name(object)));
   }
   return runtime.function(std::string(name), [&runtime, object, method](Arguments& arguments) {
     return method->body(runtime, object, arguments);
@@ -155,7 +155,8 @@ SliceBounds slice_bounds(const Value& start, const Value& stop, const Value& ste
     if (index < 0) index += length;
     return std::clamp(index, lowest, highest);
   };
-  const std::int64_t first = start.is_none() ? (by > 0 ? lowest : highest) : clamp(number(start, 0));
+  const std::int64_t first =
+      start.is_none() ? (by > 0 ? lowest : highest) : clamp(number(start, 0));
   const std::int64_t last = stop.is_none() ? (by > 0 ? highest : lowest) : clamp(number(stop, 0));
   const std::int64_t span = by > 0 ? last - first : first - last;
   const std::int64_t stride = by > 0 ? by : -by;
@@ -174,6 +175,7 @@ Value slice_string(Runtime& runtime, const Value& object, const Value& start, co
     const std::size_t bytes = byte_of_character(text.view().substr(begin), bounds.count);
     return runtime.string(text.substr(begin, begin + bytes), object.is_safe());
   }
+  runtime.meter.check_items(text.size(), 2 * sizeof(std::size_t));
   std::vector<std::size_t> begins;
   for (std::size_t at = 0; at < text.size(); at += decode(text.bytes(), at).size) {
     begins.push_back(at);
@@ -207,8 +209,8 @@ Value slice_range(Runtime& runtime, const Value& object, const Value& start, con
   if (__builtin_mul_overflow(bounds.step, range.step, &stride)) {
     fail(Errc::LimitExceeded, "a range does not fit in 64 bits");
   }
-  return Value::object(Kind::Range, runtime.heap.make<RangeObject>(place(bounds.start), place(end),
-                                                                   stride));
+  return Value::object(Kind::Range,
+                       runtime.heap.make<RangeObject>(place(bounds.start), place(end), stride));
 }
 
 }  // namespace
@@ -216,8 +218,8 @@ Value slice_range(Runtime& runtime, const Value& object, const Value& start, con
 Value get_attribute(Runtime& runtime, const Value& object, std::string_view name) {
   require_defined(object);
   if (name.starts_with("__")) {
-    return runtime.undefined(fmt::format("access to attribute '{}' of '{}' object is unsafe.", name,
-                                         type_name(object)));
+    return runtime.undefined(
+        fmt::format("access to attribute '{}' of '{}' object is unsafe.", name, type_name(object)));
   }
   if (auto found = own_attribute(runtime, object, name)) return *found;
   if (object.is(Kind::Dict)) {
@@ -233,8 +235,8 @@ Value get_item(Runtime& runtime, const Value& object, const Value& index) {
     if (auto found = own_attribute(runtime, object, index.view())) return *found;
     return missing_attribute(runtime, object, index.view());
   }
-  return runtime.undefined(fmt::format("{} has no element {}", describe_type(object),
-                                       to_repr(runtime, index).view()));
+  return runtime.undefined(
+      fmt::format("{} has no element {}", describe_type(object), to_repr(runtime, index).view()));
 }
 
 Value get_slice(Runtime& runtime, const Value& object, const Value& start, const Value& stop,

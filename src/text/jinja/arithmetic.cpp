@@ -11,13 +11,20 @@ namespace {
 
 std::string_view symbol(BinaryOp op) {
   switch (op) {
-    case BinaryOp::Add: return "+";
-    case BinaryOp::Subtract: return "-";
-    case BinaryOp::Multiply: return "*";
-    case BinaryOp::Divide: return "/";
-    case BinaryOp::FloorDivide: return "//";
-    case BinaryOp::Modulo: return "%";
-    case BinaryOp::Power: return "**";
+    case BinaryOp::Add:
+      return "+";
+    case BinaryOp::Subtract:
+      return "-";
+    case BinaryOp::Multiply:
+      return "*";
+    case BinaryOp::Divide:
+      return "/";
+    case BinaryOp::FloorDivide:
+      return "//";
+    case BinaryOp::Modulo:
+      return "%";
+    case BinaryOp::Power:
+      return "**";
   }
   return "?";
 }
@@ -165,6 +172,10 @@ Value repeat(Runtime& runtime, const Value& what, std::int64_t times) {
   }
   const auto& source = what.as<SequenceObject>().items;
   std::vector<Value> items;
+  if (!source.empty()) {
+    runtime.meter.check_items(count, sizeof(Value));
+    runtime.meter.check_items(count * source.size(), sizeof(Value));
+  }
   for (std::uint64_t i = 0; i < count && !source.empty(); ++i) {
     runtime.meter.step(source.size());
     items.insert(items.end(), source.begin(), source.end());

@@ -1,5 +1,6 @@
 // The tree of a parsed template. It is immutable, holds no state of a rendering and may be rendered
-// by many threads at the same time. Names of variables are numbered, so that scopes need no strings.
+// by many threads at the same time. Names of variables are numbered, so that scopes need no
+// strings.
 #pragma once
 
 #include <cstddef>
@@ -179,10 +180,10 @@ struct BreakStatement {};
 struct ContinueStatement {};
 
 struct Statement {
-  using Node = std::variant<TextStatement, OutputStatement, IfStatement, ForStatement, SetStatement,
-                            SetBlockStatement, MacroStatement, CallBlockStatement,
-                            FilterBlockStatement, WithStatement, ScopeStatement, DoStatement,
-                            BreakStatement, ContinueStatement>;
+  using Node =
+      std::variant<TextStatement, OutputStatement, IfStatement, ForStatement, SetStatement,
+                   SetBlockStatement, MacroStatement, CallBlockStatement, FilterBlockStatement,
+                   WithStatement, ScopeStatement, DoStatement, BreakStatement, ContinueStatement>;
   Node node;
   int line;
 };

@@ -54,6 +54,7 @@ Value Evaluator::make_macro(const MacroDefinition& macro) {
 
 Value Evaluator::call_macro(const MacroDefinition& macro, const Ref<Scope>& closure,
                             Arguments& arguments) {
+  runtime_.meter.step(16);
   const ScopeGuard scope(*this, runtime_.heap.make<Scope>(runtime_.meter, closure));
   bind_parameters(macro, arguments);
   TextBuilder output(runtime_);
@@ -65,6 +66,7 @@ Value Evaluator::call_macro(const MacroDefinition& macro, const Ref<Scope>& clos
 // Fills the scope of a macro call. Defaults are evaluated last, because they may name parameters.
 void Evaluator::bind_parameters(const MacroDefinition& macro, Arguments& arguments) {
   const auto& parameters = macro.parameters;
+  runtime_.meter.step(parameters.size() * (1 + (parameters.size() + arguments.named.size()) / 8));
   const std::size_t given = std::min(arguments.positional.size(), parameters.size());
   std::vector<const MacroDefinition::Parameter*> absent;
   bool names_caller = false;
@@ -76,8 +78,8 @@ void Evaluator::bind_parameters(const MacroDefinition& macro, Arguments& argumen
     } else if (auto value = take_named(arguments, parameter.text)) {
       scope_->set(parameter.name, std::move(*value));
     } else {
-      scope_->set(parameter.name, runtime_.undefined(fmt::format(
-                                        "parameter '{}' was not provided", parameter.text)));
+      scope_->set(parameter.name, runtime_.undefined(fmt::format("parameter '{}' was not provided",
+                                                                 parameter.text)));
       absent.push_back(&parameter);
     }
   }

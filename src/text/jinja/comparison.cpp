@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "text/jinja/operations.h"
-#include "text/jinja/unicode.h"
+#include "text/jinja/string_tools.h"
 
 namespace moeflux::jinja {
 namespace {
@@ -17,9 +17,8 @@ Order order_of(const T& a, const T& b) {
 }
 
 bool equal_items(Runtime& runtime, const std::vector<Value>& a, const std::vector<Value>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](const Value& x, const Value& y) {
-    return equal(runtime, x, y);
-  });
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [&](const Value& x, const Value& y) { return equal(runtime, x, y); });
 }
 
 bool equal_dicts(Runtime& runtime, const DictObject& a, const DictObject& b) {
@@ -50,8 +49,8 @@ Order order(Runtime& runtime, const Value& left, const Value& right, std::string
     }
     return order_of(a.size(), b.size());
   }
-  fail(Errc::BadInput, "'{}' not supported between instances of '{}' and '{}'", op,
-       type_name(left), type_name(right));
+  fail(Errc::BadInput, "'{}' not supported between instances of '{}' and '{}'", op, type_name(left),
+       type_name(right));
 }
 
 void append_view(Runtime& runtime, const ViewObject& view, std::vector<Value>& items) {
@@ -139,8 +138,7 @@ bool contains(Runtime& runtime, const Value& container, const Value& item) {
         fail(Errc::BadInput, "'in <string>' requires string as left operand, not {}",
              type_name(item));
       }
-      runtime.meter.text(container.text().size());
-      return container.view().find(item.view()) != std::string_view::npos;
+      return find_text(runtime, container.view(), item.view()) != std::string_view::npos;
     case Kind::Dict:
       return container.as<DictObject>().find(item) != nullptr;
     case Kind::List:

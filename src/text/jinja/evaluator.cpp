@@ -30,12 +30,13 @@ Value Evaluator::initial_value(const std::string& name) {
     return runtime_.from_json(*found, special_token ? Origin::Markup : Origin::Data);
   }
   Value global = find_global(runtime_, name);
-  return global.is_undefined() ? runtime_.undefined(fmt::format("'{}' is undefined", name)) : global;
+  return global.is_undefined() ? runtime_.undefined(fmt::format("'{}' is undefined", name))
+                               : global;
 }
 
 const Value& Evaluator::lookup(NameId name) {
   for (const Scope* scope = scope_.get(); scope != nullptr; scope = scope->parent().get()) {
-    runtime_.meter.step();
+    runtime_.meter.step(1 + scope->size() / 8);
     if (const Value* found = scope->find(name)) return *found;
   }
   std::optional<Value>& value = top_level_[name];
@@ -45,6 +46,7 @@ const Value& Evaluator::lookup(NameId name) {
 
 void Evaluator::assign(NameId name, Value value) {
   if (scope_) {
+    runtime_.meter.step(1 + scope_->size() / 8);
     scope_->set(name, std::move(value));
   } else {
     top_level_[name] = std::move(value);
@@ -80,11 +82,17 @@ Value Evaluator::eval(const Expr& expr) {
   return std::visit([this](const auto& node) { return eval_node(node); }, expr.node);
 }
 
-Value Evaluator::eval_optional(const ExprPtr& expr) { return expr ? eval(*expr) : Value::none(); }
+Value Evaluator::eval_optional(const ExprPtr& expr) {
+  return expr ? eval(*expr) : Value::none();
+}
 
-Value Evaluator::eval_node(const LiteralExpr& node) { return node.value; }
+Value Evaluator::eval_node(const LiteralExpr& node) {
+  return node.value;
+}
 
-Value Evaluator::eval_node(const NameExpr& node) { return lookup(node.name); }
+Value Evaluator::eval_node(const NameExpr& node) {
+  return lookup(node.name);
+}
 
 Value Evaluator::eval_node(const SequenceExpr& node) {
   std::vector<Value> items;
@@ -174,7 +182,9 @@ Value Evaluator::eval_node(const SliceExpr& node) {
   return get_slice(runtime_, object, start, stop, step);
 }
 
-Value Evaluator::eval_node(const CallExpr& node) { return call_with(node, {}); }
+Value Evaluator::eval_node(const CallExpr& node) {
+  return call_with(node, {});
+}
 
 Value Evaluator::eval_node(const FilterExpr& node) {
   const int line = runtime_.line;

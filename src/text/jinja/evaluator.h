@@ -75,7 +75,10 @@ class Evaluator {
   Value filter_captured(const ExprPtr& filter, const Value& captured);
 
   // Variables
-  Ref<Scope> new_scope() { return runtime_.heap.make<Scope>(runtime_.meter, scope_); }
+  Ref<Scope> new_scope() {
+    runtime_.meter.step(4);
+    return runtime_.heap.make<Scope>(runtime_.meter, scope_);
+  }
   const Value& lookup(NameId name);
   void assign(NameId name, Value value);
   void assign(const Target& target, const Value& value);

@@ -46,8 +46,8 @@ Value lookup_path(Runtime& runtime, Value value, const Value& path) {
     const std::string_view part = rest.substr(0, dot);
     std::int64_t index = 0;
     const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), index);
-    const bool is_index = error == std::errc() && end == part.data() + part.size() &&
-                          part.front() != '-';
+    const bool is_index =
+        error == std::errc() && end == part.data() + part.size() && part.front() != '-';
     value = get_item(runtime, value, is_index ? Value::integer(index) : runtime.string(part));
     if (dot == rest.size()) return value;
     rest.remove_prefix(dot + 1);

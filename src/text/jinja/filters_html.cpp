@@ -58,10 +58,10 @@ Value striptags_filter(Runtime& runtime, const Value& input, const Arguments& ar
     if (space && !after_space && !words.empty()) words.append(" ", text.origin_at(at));
     at += c.size;
   }
-  MarkedString result = strip(words.take(), Side::Right, nullptr);
+  MarkedString result = strip(runtime, words.take(), Side::Right, nullptr);
   static constexpr std::pair<std::string_view, std::string_view> kEntities[] = {
-      {"&lt;", "<"}, {"&gt;", ">"}, {"&#39;", "'"}, {"&#34;", "\""}, {"&quot;", "\""},
-      {"&amp;", "&"},
+      {"&lt;", "<"},   {"&gt;", ">"},    {"&#39;", "'"},
+      {"&#34;", "\""}, {"&quot;", "\""}, {"&amp;", "&"},
   };
   for (const auto& [entity, character] : kEntities) {
     result = replace(runtime, result, MarkedString(std::string(entity), Origin::Markup),
@@ -142,6 +142,8 @@ constexpr std::array<FilterEntry, 7> kFilters = {{
 
 }  // namespace
 
-std::span<const FilterEntry> html_filters() { return kFilters; }
+std::span<const FilterEntry> html_filters() {
+  return kFilters;
+}
 
 }  // namespace moeflux::jinja

@@ -19,9 +19,9 @@ namespace {
 
 // ---- reading numbers as Python's int() and float() do
 
-std::string number_text(std::string_view text) {
-  const MarkedString stripped =
-      strip(MarkedString(std::string(text), Origin::Markup), Side::Both, nullptr);
+std::string number_text(Runtime& runtime, const MarkedString& text) {
+  runtime.meter.text(text.size());
+  const MarkedString stripped = strip(runtime, text, Side::Both, nullptr);
   std::string digits;
   for (std::size_t i = 0; i < stripped.size(); ++i) {
     const char c = stripped.bytes()[i];
@@ -32,8 +32,8 @@ std::string number_text(std::string_view text) {
   return digits;
 }
 
-std::optional<std::int64_t> parse_int(std::string_view text, int base) {
-  std::string digits = number_text(text);
+std::optional<std::int64_t> parse_int(Runtime& runtime, const MarkedString& text, int base) {
+  std::string digits = number_text(runtime, text);
   const bool negative = digits.starts_with('-');
   if (negative || digits.starts_with('+')) digits.erase(0, 1);
   const auto prefixed = [&](char letter) {
@@ -57,15 +57,16 @@ std::optional<std::int64_t> parse_int(std::string_view text, int base) {
   return error == std::errc() ? std::optional(value) : std::nullopt;
 }
 
-std::optional<double> parse_float(std::string_view text) {
-  std::string digits = number_text(text);
+std::optional<double> parse_float(Runtime& runtime, const MarkedString& text) {
+  std::string digits = number_text(runtime, text);
   if (digits.starts_with('+')) digits.erase(0, 1);
   if (digits.starts_with("+") || digits.find("0x") != std::string::npos) return std::nullopt;
   double value = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   if (digits.empty() || end != digits.data() + digits.size()) return std::nullopt;
   if (error == std::errc::result_out_of_range) {
-    const bool tiny = digits.find("e-") != std::string::npos || digits.find("E-") != std::string::npos;
+    const bool tiny =
+        digits.find("e-") != std::string::npos || digits.find("E-") != std::string::npos;
     return tiny ? 0.0 : digits[0] == '-' ? -HUGE_VAL : HUGE_VAL;
   }
   return error == std::errc() ? std::optional(value) : std::nullopt;
@@ -78,7 +79,7 @@ std::int64_t truncated(double value) {
   return static_cast<std::int64_t>(value);
 }
 
-Value int_filter(Runtime&, const Value& input, const Arguments& arguments) {
+Value int_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("int", arguments, {"default", "base"});
   require_defined(input);
   if (input.is_integral()) return Value::integer(input.as_int(), input.origin());
@@ -86,21 +87,22 @@ Value int_filter(Runtime&, const Value& input, const Arguments& arguments) {
   if (input.is_string()) {
     const Origin origin = input.text().has_data() ? Origin::Data : Origin::Markup;
     const auto base = static_cast<int>(std::clamp<std::int64_t>(bound.integer_or(1, 10), -1, 99));
-    if (const auto value = parse_int(input.view(), base)) return Value::integer(*value, origin);
-    if (const auto value = parse_float(input.view()); value && !std::isnan(*value)) {
+    if (const auto value = parse_int(runtime, input.text(), base))
+      return Value::integer(*value, origin);
+    if (const auto value = parse_float(runtime, input.text()); value && !std::isnan(*value)) {
       return Value::integer(truncated(*value), origin);
     }
   }
   return bound.value_or(0, Value::integer(0));
 }
 
-Value float_filter(Runtime&, const Value& input, const Arguments& arguments) {
+Value float_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("float", arguments, {"default"});
   require_defined(input);
   if (input.is_number()) return Value::real(input.as_real(), input.origin());
   if (input.is_string()) {
     const Origin origin = input.text().has_data() ? Origin::Data : Origin::Markup;
-    if (const auto value = parse_float(input.view())) return Value::real(*value, origin);
+    if (const auto value = parse_float(runtime, input.text())) return Value::real(*value, origin);
   }
   return bound.value_or(0, Value::real(0));
 }
@@ -130,7 +132,8 @@ Value round_filter(Runtime&, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("round", arguments, {"precision", "method"});
   require_defined(input);
   if (!input.is_number()) fail(Errc::BadInput, "round: not a number: '{}'", type_name(input));
-  const auto precision = static_cast<int>(std::clamp<std::int64_t>(bound.integer_or(0, 0), -330, 330));
+  const auto precision =
+      static_cast<int>(std::clamp<std::int64_t>(bound.integer_or(0, 0), -330, 330));
   const std::string method = bound.has(1) ? bound.text(1).bytes() : "common";
   if (method == "common") {
     if (input.is_integral() && precision >= 0) {
@@ -154,7 +157,7 @@ Value filesizeformat_filter(Runtime& runtime, const Value& input, const Argument
   require_defined(input);
   std::optional<double> bytes;
   if (input.is_number()) bytes = input.as_real();
-  if (input.is_string()) bytes = parse_float(input.view());
+  if (input.is_string()) bytes = parse_float(runtime, input.text());
   if (!bytes) fail(Errc::BadInput, "filesizeformat: not a number");
   const bool binary = bound.flag(0, false);
   const double base = binary ? 1024 : 1000;
@@ -173,7 +176,8 @@ Value filesizeformat_filter(Runtime& runtime, const Value& input, const Argument
   }
   if (binary && prefix == "k") prefix = "K";
   return runtime.string(
-      fmt::format("{:.1f} {}{}", base * *bytes / unit, prefix, binary ? "iB" : "B"), input.origin());
+      fmt::format("{:.1f} {}{}", base * *bytes / unit, prefix, binary ? "iB" : "B"),
+      input.origin());
 }
 
 // ---- JSON
@@ -270,6 +274,8 @@ constexpr std::array<FilterEntry, 10> kFilters = {{
 
 }  // namespace
 
-std::span<const FilterEntry> number_filters() { return kFilters; }
+std::span<const FilterEntry> number_filters() {
+  return kFilters;
+}
 
 }  // namespace moeflux::jinja

@@ -99,8 +99,7 @@ Value unique_filter(Runtime& runtime, const Value& input, const Arguments& argum
   const Ref<DictObject> seen = runtime.new_dict();
   std::vector<Value> result;
   for (const Value& item : items_of(runtime, input)) {
-    const Value key =
-        key_of(runtime, item, bound.value_or(1, Value::none()), bound.flag(0, false));
+    const Value key = key_of(runtime, item, bound.value_or(1, Value::none()), bound.flag(0, false));
     if (seen->find(key) != nullptr) continue;
     seen->set(key, Value::none());
     result.push_back(item);
@@ -115,8 +114,8 @@ Value extreme_filter(Runtime& runtime, const Value& input, const Arguments& argu
   Value best_key;
   for (const Value& item : items_of(runtime, input)) {
     Value key = key_of(runtime, item, bound.value_or(1, Value::none()), bound.flag(0, false));
-    const bool better = !best || (kLargest ? less(runtime, best_key, key)
-                                           : less(runtime, key, best_key));
+    const bool better =
+        !best || (kLargest ? less(runtime, best_key, key) : less(runtime, key, best_key));
     if (!better) continue;
     best = item;
     best_key = std::move(key);
@@ -157,8 +156,7 @@ Value groupby_filter(Runtime& runtime, const Value& input, const Arguments& argu
       members.push_back(ordered[end++]);
     }
     if (end == begin) ++end;  // a key that is not equal to itself
-    const Value group =
-        runtime.tuple({value_of(ordered[begin]), runtime.list(std::move(members))});
+    const Value group = runtime.tuple({value_of(ordered[begin]), runtime.list(std::move(members))});
     group.as<SequenceObject>().is_group = true;
     groups.push_back(group);
     begin = end;
@@ -182,6 +180,8 @@ constexpr std::array<FilterEntry, 11> kFilters = {{
 
 }  // namespace
 
-std::span<const FilterEntry> selection_filters() { return kFilters; }
+std::span<const FilterEntry> selection_filters() {
+  return kFilters;
+}
 
 }  // namespace moeflux::jinja

@@ -93,7 +93,8 @@ Value reverse_filter(Runtime& runtime, const Value& input, const Arguments& argu
 Value attr_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("attr", arguments, {"name"}, 1);
   // Unlike a.b, the filter does not fall back to the key "b".
-  const bool only_items = input.is(Kind::Dict) && find_method(Kind::Dict, bound.text(0).view()) == nullptr;
+  const bool only_items =
+      input.is(Kind::Dict) && find_method(Kind::Dict, bound.text(0).view()) == nullptr;
   if (!only_items) return get_attribute(runtime, input, bound.text(0).view());
   return runtime.undefined(
       fmt::format("'dict object' has no attribute {}", string_repr(bound.text(0).view())));
@@ -102,6 +103,9 @@ Value attr_filter(Runtime& runtime, const Value& input, const Arguments& argumen
 Value batch_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("batch", arguments, {"linecount", "fill_with"}, 1);
   const std::int64_t size = bound.integer(0);
+  if (bound.given(1) && size > 0) {
+    runtime.meter.check_items(static_cast<std::uint64_t>(size), sizeof(Value));
+  }
   std::vector<Value> lines;
   std::vector<Value> line;
   for (const Value& item : items_of(runtime, input)) {
@@ -176,6 +180,8 @@ constexpr std::array<FilterEntry, 14> kFilters = {{
 
 }  // namespace
 
-std::span<const FilterEntry> sequence_filters() { return kFilters; }
+std::span<const FilterEntry> sequence_filters() {
+  return kFilters;
+}
 
 }  // namespace moeflux::jinja

@@ -53,7 +53,7 @@ Value trim_filter(Runtime& runtime, const Value& input, const Arguments& argumen
   const BoundArguments bound("trim", arguments, {"chars"});
   const MarkedString text = to_text(runtime, input);
   runtime.meter.text(text.size());
-  return runtime.string(strip(text, Side::Both, bound.given(0) ? &bound.text(0) : nullptr),
+  return runtime.string(strip(runtime, text, Side::Both, bound.given(0) ? &bound.text(0) : nullptr),
                         input.is_safe());
 }
 
@@ -119,8 +119,7 @@ Value truncate_filter(Runtime& runtime, const Value& input, const Arguments& arg
     fail(Errc::BadInput, "truncate: expected a string, not {}", type_name(input));
   }
   const MarkedString& text = input.text();
-  std::size_t cut =
-      byte_of_character(text.bytes(), static_cast<std::size_t>(length - end_length));
+  std::size_t cut = byte_of_character(text.bytes(), static_cast<std::size_t>(length - end_length));
   if (!bound.flag(1, false)) {
     const std::size_t space = text.view().substr(0, cut).rfind(' ');
     if (space != std::string_view::npos) cut = space;
@@ -160,8 +159,7 @@ Value wordwrap_filter(Runtime& runtime, const Value& input, const Arguments& arg
   options.width = static_cast<std::size_t>(width);
   options.break_long_words = bound.flag(1, true);
   options.break_on_hyphens = bound.flag(3, true);
-  const MarkedString line_end =
-      bound.given(2) ? bound.text(2) : MarkedString("\n", Origin::Markup);
+  const MarkedString line_end = bound.given(2) ? bound.text(2) : MarkedString("\n", Origin::Markup);
   TextBuilder out(runtime);
   bool first = true;
   for (const MarkedString& line : split_lines(runtime, input.text(), false)) {
@@ -208,6 +206,8 @@ constexpr std::array<FilterEntry, 13> kFilters = {{
 
 }  // namespace
 
-std::span<const FilterEntry> text_filters() { return kFilters; }
+std::span<const FilterEntry> text_filters() {
+  return kFilters;
+}
 
 }  // namespace moeflux::jinja

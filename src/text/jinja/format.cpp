@@ -106,8 +106,8 @@ class PercentFormatter {
     if (peek() == '*') {
       const std::int64_t width = star();
       if (width < 0) spec.align = '<';
-      spec.width = width < 0 ? 0 - static_cast<std::uint64_t>(width)
-                             : static_cast<std::uint64_t>(width);
+      spec.width =
+          width < 0 ? 0 - static_cast<std::uint64_t>(width) : static_cast<std::uint64_t>(width);
     } else {
       spec.width = read_width(format_.view(), at_);
     }
@@ -191,7 +191,8 @@ class PercentFormatter {
         }
         number = Value::integer(static_cast<std::int64_t>(value.as_real()), value.origin());
       }
-    } else if (!value.is_integral() && std::string_view("xXo").find(spec.type) != std::string_view::npos) {
+    } else if (!value.is_integral() &&
+               std::string_view("xXo").find(spec.type) != std::string_view::npos) {
       fail(Errc::BadInput, "%{} format: an integer is required, not float", spec.type);
     }
     const MarkedString text(format_number(number, spec), value.origin());
@@ -250,7 +251,8 @@ class BraceFormatter {
     const std::string& text = body.bytes();
     std::size_t name_end = 0;
     bool in_brackets = false;
-    while (name_end < text.size() && (in_brackets || (text[name_end] != ':' && text[name_end] != '!'))) {
+    while (name_end < text.size() &&
+           (in_brackets || (text[name_end] != ':' && text[name_end] != '!'))) {
       if (text[name_end] == '[') in_brackets = true;
       if (text[name_end] == ']') in_brackets = false;
       ++name_end;
@@ -286,8 +288,8 @@ class BraceFormatter {
         const std::size_t end = name.find(']', at);
         if (end == std::string::npos) fail(Errc::BadInput, "missing ']' in a format");
         const std::string key = name.substr(at + 1, end - at - 1);
-        value = get_item(runtime_, value, is_number(key) ? Value::integer(to_index(key))
-                                                         : runtime_.string(key));
+        value = get_item(runtime_, value,
+                         is_number(key) ? Value::integer(to_index(key)) : runtime_.string(key));
         at = end + 1;
       }
     }

@@ -13,7 +13,9 @@ namespace {
 
 constexpr int kMaxPrecision = 1000;  // no number has more digits that matter
 
-bool is_align(char c) { return c == '<' || c == '>' || c == '^' || c == '='; }
+bool is_align(char c) {
+  return c == '<' || c == '>' || c == '^' || c == '=';
+}
 
 std::string group_digits(const std::string& digits, char separator, std::size_t every) {
   std::string grouped;
@@ -134,7 +136,8 @@ std::string format_number(const Value& number, const FormatSpec& spec) {
     digits = real_text(std::abs(number.as_real()), spec);
   }
   if (spec.grouping != '\0') {
-    const bool by_four = spec.type == 'x' || spec.type == 'X' || spec.type == 'o' || spec.type == 'b';
+    const bool by_four =
+        spec.type == 'x' || spec.type == 'X' || spec.type == 'o' || spec.type == 'b';
     digits = group_digits(digits, spec.grouping, by_four ? 4 : 3);
   }
   const char sign = negative ? '-' : spec.sign;
@@ -150,8 +153,8 @@ MarkedString pad(Runtime& runtime, const MarkedString& text, const FormatSpec& s
   std::string fill;
   append_utf8(fill, spec.fill);
   TextBuilder out(runtime);
-  const bool has_sign = !text.empty() && (text.bytes()[0] == '-' || text.bytes()[0] == '+' ||
-                                          text.bytes()[0] == ' ');
+  const bool has_sign =
+      !text.empty() && (text.bytes()[0] == '-' || text.bytes()[0] == '+' || text.bytes()[0] == ' ');
   const std::size_t head = align == '=' && has_sign ? 1 : 0;
   out.append(text, 0, head);
   out.fill(fill, left, Origin::Markup);
@@ -183,7 +186,8 @@ MarkedString format_value(Runtime& runtime, const Value& value, const FormatSpec
   }
   MarkedString text = to_text(runtime, value);
   if (spec.precision) {
-    text = text.substr(0, byte_of_character(text.view(), static_cast<std::size_t>(*spec.precision)));
+    text =
+        text.substr(0, byte_of_character(text.view(), static_cast<std::size_t>(*spec.precision)));
   }
   return pad(runtime, text, spec, align == '\0' || align == '=' ? '<' : align);
 }

@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::uint64_t kMaxRange = 100'000;  // the same as in Python's sandbox
 constexpr std::size_t kMaxTimeFormat = 1000;
+constexpr std::size_t kMaxMessage = 4000;
 
 Value range_global(Runtime& runtime, const Arguments& arguments) {
   const BoundArguments bound("range", arguments, {"start", "stop", "step"}, 1);
@@ -55,7 +56,7 @@ Value joiner_global(Runtime& runtime, const Arguments& arguments) {
 
 Value raise_exception_global(Runtime& runtime, const Arguments& arguments) {
   const BoundArguments bound("raise_exception", arguments, {"message"}, 1);
-  fail(Errc::BadInput, "{}", to_text(runtime, bound[0]).view());
+  fail(Errc::BadInput, "{}", to_text(runtime, bound[0]).view().substr(0, kMaxMessage));
 }
 
 Value strftime_now_global(Runtime& runtime, const Arguments& arguments) {
@@ -107,9 +108,9 @@ constexpr std::array<GlobalEntry, 8> kGlobals = {{
 Value find_global(Runtime& runtime, std::string_view name) {
   for (const GlobalEntry& global : kGlobals) {
     if (global.name != name) continue;
-    return runtime.function(std::string(name), [&runtime, body = global.body](Arguments& arguments) {
-      return body(runtime, arguments);
-    });
+    return runtime.function(
+        std::string(name),
+        [&runtime, body = global.body](Arguments& arguments) { return body(runtime, arguments); });
   }
   return {};
 }

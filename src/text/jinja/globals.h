@@ -1,4 +1,5 @@
-// The functions every template can call without being given them: range, namespace, raise_exception.
+// The functions every template can call without being given them: range, namespace,
+// raise_exception.
 #pragma once
 
 #include <string_view>

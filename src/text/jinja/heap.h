@@ -1,6 +1,6 @@
-// Reference-counted objects of one rendering (lists, dicts, functions, scopes). A template can build
-// chains of any length and cycles, so an object is destroyed from a queue, never by recursion, and
-// what cycles kept alive is destroyed with the heap. One thread only.
+// Reference-counted objects of one rendering (lists, dicts, functions, scopes). A template can
+// build chains of any length and cycles, so an object is destroyed from a queue, never by
+// recursion, and what cycles kept alive is destroyed with the heap. One thread only.
 #pragma once
 
 #include <cstddef>

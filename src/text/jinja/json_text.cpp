@@ -91,7 +91,8 @@ class JsonWriter {
     if (style_.sort_keys) {
       std::vector<Value> keys;
       for (const auto& entry : dict.entries()) keys.push_back(entry.first);
-      for (const Value& key : sorted(runtime_, keys, keys, false)) write_entry(key, *dict.find(key));
+      for (const Value& key : sorted(runtime_, keys, keys, false))
+        write_entry(key, *dict.find(key));
     } else {
       for (const auto& [key, value] : dict.entries()) write_entry(key, value);
     }
@@ -120,12 +121,23 @@ class JsonWriter {
     std::string quoted = "\"";
     quoted.reserve(text.size() + 2);
     for (std::size_t at = 0; at < text.size();) {
+      std::size_t plain = at;
+      while (plain < text.size() && is_plain(text[plain])) ++plain;
+      quoted += text.substr(at, plain - at);
+      at = plain;
+      if (at == text.size()) break;
       const CodePoint c = decode(text, at);
       append_character(quoted, text.substr(at, c.size), c);
       at += c.size;
     }
     quoted += '"';
     out_.append(quoted);
+  }
+
+  // Bytes that stand for themselves in JSON.
+  bool is_plain(char c) const {
+    const auto byte = static_cast<unsigned char>(c);
+    return byte >= 0x20 && byte != '"' && byte != '\\' && (byte < 0x7F || !style_.ensure_ascii);
   }
 
   void append_character(std::string& quoted, std::string_view bytes, const CodePoint& c) const {

@@ -256,8 +256,8 @@ class Lexer {
     const auto* const found = std::find_if(kOperators.begin(), kOperators.end(),
                                            [&](std::string_view op) { return looking_at(op); });
     if (found == kOperators.end()) {
-      syntax_error(fmt::format("unexpected character '{}'",
-                               rest().substr(0, decode(source_, at_).size)));
+      syntax_error(
+          fmt::format("unexpected character '{}'", rest().substr(0, decode(source_, at_).size)));
     }
     const char c = found->front();
     if (c == '(' || c == '[' || c == '{') {

@@ -83,8 +83,12 @@ int radix(char letter) {
   }
 }
 
-bool is_high_surrogate(char32_t c) { return c >= 0xD800 && c <= 0xDBFF; }
-bool is_low_surrogate(char32_t c) { return c >= 0xDC00 && c <= 0xDFFF; }
+bool is_high_surrogate(char32_t c) {
+  return c >= 0xD800 && c <= 0xDBFF;
+}
+bool is_low_surrogate(char32_t c) {
+  return c >= 0xDC00 && c <= 0xDFFF;
+}
 
 // `count` hexadecimal digits at `at`; false when they are not there.
 bool read_hex(std::string_view text, std::size_t at, std::size_t count, char32_t& value) {

@@ -26,6 +26,11 @@ class Meter {
     if (bytes > limits_.max_output_bytes) string_too_long();
   }
 
+  // Refuses a list of that many items before it is made.
+  void check_items(std::uint64_t count, std::size_t item_bytes) const {
+    if (count > (limits_.max_memory_bytes - memory_used_) / item_bytes) out_of_memory();
+  }
+
   void take_memory(std::size_t bytes) {
     if (bytes > limits_.max_memory_bytes - memory_used_) out_of_memory();
     memory_used_ += bytes;
@@ -74,6 +79,7 @@ class MemoryCharge {
     if (meter_ != nullptr) meter_->give_memory(bytes_);
   }
 
+  std::size_t bytes() const { return bytes_; }
   void set(std::size_t bytes) {
     if (bytes > bytes_) {
       meter_->take_memory(bytes - bytes_);

@@ -19,10 +19,9 @@ Value loop_cycle(Runtime&, const Value& self, const Arguments& arguments) {
 Value loop_changed(Runtime& runtime, const Value& self, const Arguments& arguments) {
   auto& last = self.as<LoopObject>().last_changed;
   const auto& now = arguments.positional;
-  const bool same = last && std::equal(last->begin(), last->end(), now.begin(), now.end(),
-                                       [&](const Value& a, const Value& b) {
-                                         return equal(runtime, a, b);
-                                       });
+  const bool same =
+      last && std::equal(last->begin(), last->end(), now.begin(), now.end(),
+                         [&](const Value& a, const Value& b) { return equal(runtime, a, b); });
   if (!same) last = now;
   return Value::boolean(!same);
 }

@@ -12,8 +12,12 @@
 namespace moeflux::jinja {
 namespace {
 
-SequenceObject& list_of(const Value& self) { return self.as<SequenceObject>(); }
-DictObject& dict_of(const Value& self) { return self.as<DictObject>(); }
+SequenceObject& list_of(const Value& self) {
+  return self.as<SequenceObject>();
+}
+DictObject& dict_of(const Value& self) {
+  return self.as<DictObject>();
+}
 
 Value list_append(Runtime& runtime, const Value& self, const Arguments& arguments) {
   const BoundArguments bound("append", arguments, {"object"}, 1);
@@ -218,7 +222,11 @@ constexpr std::array<MethodEntry, 10> kDictMethods = {{
 
 }  // namespace
 
-std::span<const MethodEntry> list_methods() { return kListMethods; }
-std::span<const MethodEntry> dict_methods() { return kDictMethods; }
+std::span<const MethodEntry> list_methods() {
+  return kListMethods;
+}
+std::span<const MethodEntry> dict_methods() {
+  return kDictMethods;
+}
 
 }  // namespace moeflux::jinja

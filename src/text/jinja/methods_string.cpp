@@ -49,7 +49,8 @@ Value recase(Runtime& runtime, const Value& self, Wanted wanted) {
 
 Value title_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
   const BoundArguments bound("title", arguments, {});
-  return recase(runtime, self, [](char32_t, bool after) { return after ? Case::Lower : Case::Title; });
+  return recase(runtime, self,
+                [](char32_t, bool after) { return after ? Case::Lower : Case::Title; });
 }
 
 Value swapcase_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
@@ -65,7 +66,7 @@ Value strip_method(Runtime& runtime, const Value& self, const Arguments& argumen
   const BoundArguments bound("strip", arguments, {"chars"});
   runtime.meter.text(self.text().size());
   return same_kind(runtime, self,
-                   strip(self.text(), kSide, bound.given(0) ? &bound.text(0) : nullptr));
+                   strip(runtime, self.text(), kSide, bound.given(0) ? &bound.text(0) : nullptr));
 }
 
 Value removeprefix_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
@@ -85,8 +86,9 @@ Value removesuffix_method(Runtime& runtime, const Value& self, const Arguments& 
 
 Value replace_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
   const BoundArguments bound("replace", arguments, {"old", "new", "count"}, 2);
-  return same_kind(runtime, self, replace(runtime, self.text(), bound.text(0), bound.text(1),
-                                          bound.integer_or(2, -1)));
+  return same_kind(
+      runtime, self,
+      replace(runtime, self.text(), bound.text(0), bound.text(1), bound.integer_or(2, -1)));
 }
 
 // ---- search. Optional start and end count characters.
@@ -116,8 +118,9 @@ std::int64_t find_in(Runtime& runtime, const Value& self, const Arguments& argum
   runtime.meter.text(self.text().size());
   const Window range = window(self, bound);
   const std::string_view searched = self.view().substr(range.begin, range.end - range.begin);
+  const std::string_view wanted = bound.text(0).view();
   const std::size_t found =
-      kFromEnd ? searched.rfind(bound.text(0).view()) : searched.find(bound.text(0).view());
+      kFromEnd ? find_last_text(runtime, searched, wanted) : find_text(runtime, searched, wanted);
   if (found == std::string_view::npos) return -1;
   return static_cast<std::int64_t>(count_characters(self.view().substr(0, range.begin + found)));
 }
@@ -144,8 +147,8 @@ Value count_method(Runtime& runtime, const Value& self, const Arguments& argumen
     return Value::integer(static_cast<std::int64_t>(count_characters(searched)) + 1);
   }
   std::int64_t count = 0;
-  for (std::size_t at = searched.find(wanted); at != std::string_view::npos;
-       at = searched.find(wanted, at + wanted.size())) {
+  for (std::size_t at = find_text(runtime, searched, wanted); at != std::string_view::npos;
+       at = find_text(runtime, searched, wanted, at + wanted.size())) {
     ++count;
   }
   return Value::integer(count);
@@ -201,7 +204,9 @@ Value is_in_case(Runtime& runtime, const Value& self, const Arguments&) {
   return Value::boolean(any);
 }
 
-bool is_ascii(char32_t c) { return c < 0x80; }
+bool is_ascii(char32_t c) {
+  return c < 0x80;
+}
 
 Value isascii_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
   if (self.text().empty()) return Value::boolean(true);
@@ -314,6 +319,8 @@ constexpr std::array<MethodEntry, 41> kMethods = {{
 
 }  // namespace
 
-std::span<const MethodEntry> string_methods() { return kMethods; }
+std::span<const MethodEntry> string_methods() {
+  return kMethods;
+}
 
 }  // namespace moeflux::jinja

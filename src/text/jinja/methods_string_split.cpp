@@ -25,7 +25,7 @@ class Splitter {
   Value by(const std::string& separator) {
     std::size_t begin = 0;
     while (splits_left_ > 0) {
-      const std::size_t found = text_.bytes().find(separator, begin);
+      const std::size_t found = find_text(runtime_, text_.view(), separator, begin);
       if (found == std::string::npos) break;
       add(begin, found);
       begin = found + separator.size();
@@ -36,6 +36,7 @@ class Splitter {
 
   Value by_from_end(const std::string& separator) {
     std::size_t end = text_.size();
+    runtime_.meter.step(text_.size() / 64 * separator.size());  // the worst a search can cost
     while (splits_left_ > 0 && end >= separator.size()) {
       const std::size_t found = text_.bytes().rfind(separator, end - separator.size());
       if (found == std::string::npos) break;
@@ -139,8 +140,8 @@ Value partition_method(Runtime& runtime, const Value& self, const Arguments& arg
   const std::string& separator = bound.text(0).bytes();
   if (separator.empty()) fail(Errc::BadInput, "empty separator");
   runtime.meter.text(text.size());
-  const std::size_t found =
-      kFromEnd ? text.bytes().rfind(separator) : text.bytes().find(separator);
+  const std::size_t found = kFromEnd ? find_last_text(runtime, text.view(), separator)
+                                     : find_text(runtime, text.view(), separator);
   const Value nothing = runtime.string("");
   if (found == std::string::npos) {
     return kFromEnd ? runtime.tuple({nothing, nothing, self})
@@ -179,6 +180,8 @@ constexpr std::array<MethodEntry, 6> kMethods = {{
 
 }  // namespace
 
-std::span<const MethodEntry> string_split_methods() { return kMethods; }
+std::span<const MethodEntry> string_split_methods() {
+  return kMethods;
+}
 
 }  // namespace moeflux::jinja

@@ -64,7 +64,9 @@ bool equal_keys(const Value& a, const Value& b) {
 SequenceObject::SequenceObject(Heap& heap, Meter& meter, std::vector<Value> all)
     : Object(heap), items(std::move(all)), charge_(meter, sequence_bytes(items)) {}
 
-void SequenceObject::recharge() { charge_.set(sequence_bytes(items)); }
+void SequenceObject::recharge() {
+  charge_.set(sequence_bytes(items));
+}
 
 void DictObject::drop_children() noexcept {
   entries_.clear();

@@ -97,7 +97,8 @@ class IteratorObject : public Object {
 
 class NamespaceObject : public Object {
  public:
-  NamespaceObject(Heap& heap, Meter& meter) : Object(heap), attributes(heap.make<DictObject>(meter)) {}
+  NamespaceObject(Heap& heap, Meter& meter)
+      : Object(heap), attributes(heap.make<DictObject>(meter)) {}
   void drop_children() noexcept override { attributes = {}; }
 
   Ref<DictObject> attributes;

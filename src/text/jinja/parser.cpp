@@ -93,9 +93,8 @@ Block Parser::parse_block(std::initializer_list<std::string_view> end_tags) {
       expect(TokenType::VariableEnd, "'}}'");
     } else {
       expect(TokenType::BlockBegin, "a tag");
-      const bool at_end = std::any_of(end_tags.begin(), end_tags.end(), [&](std::string_view tag) {
-        return current().is_name(tag);
-      });
+      const bool at_end = std::any_of(end_tags.begin(), end_tags.end(),
+                                      [&](std::string_view tag) { return current().is_name(tag); });
       if (at_end) break;
       block.push_back(parse_statement());
       expect(TokenType::BlockEnd, "'%}'");
@@ -325,7 +324,10 @@ Target Parser::parse_target(bool allow_attribute) {
 
 Target Parser::parse_target_item() {
   if (take_operator("(")) {
-    if (++expression_nesting_ > kMaxExpressionDepth) syntax_error("a target is nested too deep");
+    if (++expression_nesting_ > kMaxExpressionDepth) {
+      fail(Errc::LimitExceeded, "{}:{}: a target is nested more than {} levels deep", tree_.name,
+           current().line, kMaxExpressionDepth);
+    }
     Target inner = parse_target(false);
     --expression_nesting_;
     expect_operator(")");

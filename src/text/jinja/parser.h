@@ -1,6 +1,6 @@
-// Turns the tokens of a template into its tree. Throws BadInput with the template's name and line for
-// what is not Jinja, Unsupported for tags that need other templates, LimitExceeded for nesting that
-// no real template has.
+// Turns the tokens of a template into its tree. Throws BadInput with the template's name and line
+// for what is not Jinja, Unsupported for tags that need other templates, LimitExceeded for nesting
+// that no real template has.
 #pragma once
 
 #include <initializer_list>
@@ -62,6 +62,8 @@ class Parser {
   ExprPtr parse_name();
   ExprPtr parse_list();
   ExprPtr parse_dict();
+
+  // What follows an operand (parser_postfix.cpp)
   ExprPtr parse_postfix(ExprPtr expr);
   ExprPtr parse_attribute(ExprPtr object);
   ExprPtr parse_subscript(ExprPtr object);

@@ -133,8 +133,8 @@ std::string float_repr(double number) {
   if (std::isnan(number)) return "nan";
   if (std::isinf(number)) return number < 0 ? "-inf" : "inf";
   std::array<char, 40> buffer{};
-  const auto end =
-      std::to_chars(buffer.data(), buffer.data() + buffer.size(), number, std::chars_format::scientific);
+  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), number,
+                                 std::chars_format::scientific);
   const std::string_view text(buffer.data(), static_cast<std::size_t>(end.ptr - buffer.data()));
   const std::size_t e = text.find('e');
   int exponent = 0;
@@ -228,12 +228,23 @@ MarkedString html_escape(Runtime& runtime, const MarkedString& text) {
   for (std::size_t at = 0; at < text.size(); ++at) {
     std::string_view entity;
     switch (text.bytes()[at]) {
-      case '&': entity = "&amp;"; break;
-      case '<': entity = "&lt;"; break;
-      case '>': entity = "&gt;"; break;
-      case '\'': entity = "&#39;"; break;
-      case '"': entity = "&#34;"; break;
-      default: continue;
+      case '&':
+        entity = "&amp;";
+        break;
+      case '<':
+        entity = "&lt;";
+        break;
+      case '>':
+        entity = "&gt;";
+        break;
+      case '\'':
+        entity = "&#39;";
+        break;
+      case '"':
+        entity = "&#34;";
+        break;
+      default:
+        continue;
     }
     out.append(text, plain, at);
     out.append(entity, text.origin_at(at));

@@ -3,26 +3,32 @@
 #include "base/error.h"
 
 namespace moeflux::jinja {
+namespace {
+
+constexpr std::size_t kMaxHint = 300;  // bytes of an explanation that may never be shown
+
+}  // namespace
 
 Value Runtime::string(MarkedString text, bool safe) {
+  meter.step(2);
   meter.check_string(text.size());
   MemoryCharge charge(meter, text.memory_bytes());
-  return Value::string(std::make_shared<const StringObject>(
-      StringObject{std::move(text), safe, std::move(charge)}));
+  return Value::string(
+      std::make_shared<const StringObject>(StringObject{std::move(text), safe, std::move(charge)}));
 }
 
 Value Runtime::list(std::vector<Value> items) {
-  meter.step(1 + items.size());
+  meter.step(4 + items.size());
   return Value::object(Kind::List, heap.make<SequenceObject>(meter, std::move(items)));
 }
 
 Value Runtime::tuple(std::vector<Value> items) {
-  meter.step(1 + items.size());
+  meter.step(4 + items.size());
   return Value::object(Kind::Tuple, heap.make<SequenceObject>(meter, std::move(items)));
 }
 
 Value Runtime::iterator(std::vector<Value> items) {
-  meter.step(1 + items.size());
+  meter.step(4 + items.size());
   return Value::object(Kind::Iterator, heap.make<IteratorObject>(meter, std::move(items)));
 }
 
@@ -31,9 +37,12 @@ Value Runtime::function(std::string name, FunctionObject::Body body) {
                        heap.make<FunctionObject>(meter, std::move(name), std::move(body)));
 }
 
-Value Runtime::undefined(std::string hint) {
+Value Runtime::undefined(std::string_view hint) {
+  meter.step(2);
+  MarkedString text(std::string(hint.substr(0, kMaxHint)), Origin::Markup);
+  MemoryCharge charge(meter, text.memory_bytes());
   return Value::undefined(std::make_shared<const StringObject>(
-      StringObject{MarkedString(std::move(hint), Origin::Markup), false, {}}));
+      StringObject{std::move(text), false, std::move(charge)}));
 }
 
 Value Runtime::from_json(const Json& json, Origin origin) {
@@ -88,6 +97,7 @@ void TextBuilder::fill(std::string_view bytes, std::uint64_t count, Origin origi
   all.reserve(count * bytes.size());
   for (std::uint64_t i = 0; i < count; ++i) all += bytes;
   text_.append(all, origin);
+  recharge();
 }
 
 }  // namespace moeflux::jinja

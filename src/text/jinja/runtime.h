@@ -38,7 +38,8 @@ class Runtime {
   Value iterator(std::vector<Value> items);
   Ref<DictObject> new_dict() { return heap.make<DictObject>(meter); }
   Value function(std::string name, FunctionObject::Body body);
-  Value undefined(std::string hint);
+  // `hint` is the error when the value is used.
+  Value undefined(std::string_view hint);
 
   // A variable of the caller. Everything in it is data.
   Value from_json(const Json& json, Origin origin = Origin::Data);
@@ -54,25 +55,31 @@ class Runtime {
 // Collects a string piece by piece; a limit is noticed before memory is gone.
 class TextBuilder {
  public:
-  explicit TextBuilder(Runtime& runtime) : runtime_(runtime) {}
+  explicit TextBuilder(Runtime& runtime) : runtime_(runtime), charge_(runtime.meter, 0) {}
 
   void append(const MarkedString& text) {
     reserve(text.size());
     text_.append(text);
+    recharge();
   }
   void append(const MarkedString& text, std::size_t begin, std::size_t end) {
     reserve(end - begin);
     text_.append(text, begin, end);
+    recharge();
   }
   void append(std::string_view bytes, Origin origin = Origin::Markup) {
     reserve(bytes.size());
     text_.append(bytes, origin);
+    recharge();
   }
   void fill(std::string_view bytes, std::uint64_t count, Origin origin);
 
   const MarkedString& text() const { return text_; }
   bool empty() const { return text_.empty(); }
-  MarkedString take() { return std::move(text_); }
+  MarkedString take() {
+    charge_.set(0);
+    return std::move(text_);
+  }
   Value value(bool safe = false) { return runtime_.string(take(), safe); }
 
  private:
@@ -81,8 +88,13 @@ class TextBuilder {
     runtime_.meter.check_string(text_.size() + bytes);
   }
 
+  void recharge() {
+    if (text_.memory_bytes() > charge_.bytes()) charge_.set(text_.memory_bytes());
+  }
+
   Runtime& runtime_;
   MarkedString text_;
+  MemoryCharge charge_;
 };
 
 }  // namespace moeflux::jinja

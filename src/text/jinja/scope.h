@@ -23,6 +23,7 @@ class Scope : public Object {
   }
 
   const Ref<Scope>& parent() const { return parent_; }
+  std::size_t size() const { return variables_.size(); }
 
   const Value* find(NameId name) const {
     for (const auto& [id, value] : variables_) {

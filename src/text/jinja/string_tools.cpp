@@ -1,6 +1,7 @@
 #include "text/jinja/string_tools.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace moeflux::jinja {
 namespace {
@@ -28,10 +29,31 @@ bool is_final_sigma(std::string_view text, std::size_t at, std::size_t size) {
 
 }  // namespace
 
-MarkedString strip(const MarkedString& text, Side side, const MarkedString* characters) {
+std::size_t find_text(Runtime& runtime, std::string_view text, std::string_view wanted,
+                      std::size_t from) {
+  if (from > text.size()) return std::string_view::npos;
+  const std::string_view rest = text.substr(from);
+  const void* found = ::memmem(rest.data(), rest.size(), wanted.data(), wanted.size());
+  const std::size_t at =
+      found == nullptr ? std::string_view::npos
+                       : static_cast<std::size_t>(static_cast<const char*>(found) - text.data());
+  runtime.meter.text(found == nullptr ? rest.size() : at - from);
+  return at;
+}
+
+std::size_t find_last_text(Runtime& runtime, std::string_view text, std::string_view wanted) {
+  runtime.meter.step(1 + text.size() / 64 * (1 + wanted.size()));
+  return text.rfind(wanted);
+}
+
+MarkedString strip(Runtime& runtime, const MarkedString& text, Side side,
+                   const MarkedString* characters) {
   const std::string_view bytes = text.view();
   const auto strips = [&](std::size_t at, const CodePoint& c) {
-    if (characters != nullptr) return is_in(characters->view(), bytes.substr(at, c.size));
+    if (characters != nullptr) {
+      runtime.meter.text(characters->size());
+      return is_in(characters->view(), bytes.substr(at, c.size));
+    }
     return c.valid && is_space(c.value);
   };
   std::size_t begin = 0;
@@ -83,7 +105,7 @@ MarkedString replace(Runtime& runtime, const MarkedString& text, const MarkedStr
   TextBuilder out(runtime);
   std::size_t at = 0;
   while (count != 0 && at <= text.size()) {
-    std::size_t found = text.bytes().find(from.bytes(), at);
+    const std::size_t found = find_text(runtime, text.view(), from.view(), at);
     if (found == std::string::npos) break;
     // An empty pattern matches before every character and at the end.
     out.append(text, at, found);
@@ -110,7 +132,8 @@ std::vector<MarkedString> split_lines(Runtime& runtime, const MarkedString& text
     std::size_t next = at + c.size;
     if (c.valid && is_line_end(c.value)) {
       if (c.value == U'\r' && next < text.size() && text.bytes()[next] == '\n') ++next;
-      runtime.meter.step();
+      runtime.meter.step(4);
+      runtime.meter.check_items(lines.size(), 2 * sizeof(MarkedString));
       lines.push_back(text.substr(begin, keep_ends ? next : at));
       begin = next;
     }

@@ -11,9 +11,16 @@
 
 namespace moeflux::jinja {
 
+// Where `wanted` begins in `text` at or after `from`, or npos; in time linear in the text.
+std::size_t find_text(Runtime& runtime, std::string_view text, std::string_view wanted,
+                      std::size_t from = 0);
+// Where the last `wanted` begins. Long ones cost more steps.
+std::size_t find_last_text(Runtime& runtime, std::string_view text, std::string_view wanted);
+
 enum class Side { Left, Right, Both };
 // Strips characters of `characters`, or whitespace when that is null.
-MarkedString strip(const MarkedString& text, Side side, const MarkedString* characters);
+MarkedString strip(Runtime& runtime, const MarkedString& text, Side side,
+                   const MarkedString* characters);
 
 MarkedString change_case(Runtime& runtime, const MarkedString& text, Case wanted);
 // The first character in title case, the others in lower case.

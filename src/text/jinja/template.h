@@ -1,8 +1,8 @@
 // A chat template: parsed once, rendered many times, from any thread.
 //
-// It speaks the Jinja of Hugging Face transformers: trim_blocks and lstrip_blocks, no escaping, loop
-// controls, the generation tag, their tojson, raise_exception and strftime_now. The result says which
-// bytes came from the variables. Templates are untrusted: see RenderLimits.
+// It speaks the Jinja of Hugging Face transformers: trim_blocks and lstrip_blocks, no escaping,
+// loop controls, the generation tag, their tojson, raise_exception and strftime_now. The result
+// says which bytes came from the variables. Templates are untrusted: see RenderLimits.
 #pragma once
 
 #include <memory>

@@ -24,19 +24,45 @@ bool comparison(Runtime& runtime, const Value& input, const Arguments& arguments
   return compare(runtime, kOp, input, bound[0]);
 }
 
-bool is_defined(const Value& v) { return !v.is_undefined(); }
-bool is_undefined(const Value& v) { return v.is_undefined(); }
-bool is_none(const Value& v) { return v.is_none(); }
-bool is_boolean(const Value& v) { return v.is(Kind::Bool); }
-bool is_true(const Value& v) { return v.is(Kind::Bool) && v.as_bool(); }
-bool is_false(const Value& v) { return v.is(Kind::Bool) && !v.as_bool(); }
-bool is_integer(const Value& v) { return v.is(Kind::Int); }
-bool is_float(const Value& v) { return v.is(Kind::Float); }
-bool is_number(const Value& v) { return v.is_number(); }
-bool is_string(const Value& v) { return v.is_string(); }
-bool is_mapping(const Value& v) { return v.is(Kind::Dict); }
-bool is_iterable_value(const Value& v) { return is_iterable(v); }
-bool is_escaped(const Value& v) { return v.is_safe(); }
+bool is_defined(const Value& v) {
+  return !v.is_undefined();
+}
+bool is_undefined(const Value& v) {
+  return v.is_undefined();
+}
+bool is_none(const Value& v) {
+  return v.is_none();
+}
+bool is_boolean(const Value& v) {
+  return v.is(Kind::Bool);
+}
+bool is_true(const Value& v) {
+  return v.is(Kind::Bool) && v.as_bool();
+}
+bool is_false(const Value& v) {
+  return v.is(Kind::Bool) && !v.as_bool();
+}
+bool is_integer(const Value& v) {
+  return v.is(Kind::Int);
+}
+bool is_float(const Value& v) {
+  return v.is(Kind::Float);
+}
+bool is_number(const Value& v) {
+  return v.is_number();
+}
+bool is_string(const Value& v) {
+  return v.is_string();
+}
+bool is_mapping(const Value& v) {
+  return v.is(Kind::Dict);
+}
+bool is_iterable_value(const Value& v) {
+  return is_iterable(v);
+}
+bool is_escaped(const Value& v) {
+  return v.is_safe();
+}
 bool is_callable(const Value& v) {
   // Python's callable() holds for anything with __call__, which undefined values have.
   return v.is(Kind::Function) || v.is(Kind::Loop) || v.is_undefined();

@@ -12,7 +12,9 @@ utf8proc_category_t category(char32_t c) {
   return utf8proc_category(static_cast<utf8proc_int32_t>(c));
 }
 
-bool is_continuation(char byte) { return (static_cast<unsigned char>(byte) & 0xC0u) == 0x80u; }
+bool is_continuation(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xC0u) == 0x80u;
+}
 
 // Characters whose upper case is several characters and common enough to be met in text.
 struct Expansion {
@@ -80,8 +82,8 @@ std::size_t byte_of_character(std::string_view text, std::size_t index) {
 
 bool is_space(char32_t c) {
   return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 ||
-         c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 ||
-         c == 0x202F || c == 0x205F || c == 0x3000;
+         c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
+         c == 0x205F || c == 0x3000;
 }
 
 bool is_alpha(char32_t c) {
@@ -97,7 +99,9 @@ bool is_alpha(char32_t c) {
   }
 }
 
-bool is_decimal(char32_t c) { return category(c) == UTF8PROC_CATEGORY_ND; }
+bool is_decimal(char32_t c) {
+  return category(c) == UTF8PROC_CATEGORY_ND;
+}
 
 bool is_digit(char32_t c) {
   return is_decimal(c) || c == 0xB2 || c == 0xB3 || c == 0xB9 || c == 0x2070 ||
@@ -112,15 +116,21 @@ bool is_numeric(char32_t c) {
          kind == UTF8PROC_CATEGORY_NO || is_digit(c);
 }
 
-bool is_alnum(char32_t c) { return is_alpha(c) || is_numeric(c); }
+bool is_alnum(char32_t c) {
+  return is_alpha(c) || is_numeric(c);
+}
 
-bool is_upper(char32_t c) { return category(c) == UTF8PROC_CATEGORY_LU; }
+bool is_upper(char32_t c) {
+  return category(c) == UTF8PROC_CATEGORY_LU;
+}
 
 bool is_lower(char32_t c) {
   return category(c) == UTF8PROC_CATEGORY_LL || c == 0xAA || c == 0xBA;
 }
 
-bool is_title(char32_t c) { return category(c) == UTF8PROC_CATEGORY_LT; }
+bool is_title(char32_t c) {
+  return category(c) == UTF8PROC_CATEGORY_LT;
+}
 
 bool is_printable(char32_t c) {
   switch (category(c)) {
@@ -152,10 +162,16 @@ std::string to_case(char32_t c, Case wanted) {
   const auto code_point = static_cast<utf8proc_int32_t>(c);
   utf8proc_int32_t mapped = code_point;
   switch (wanted) {
-    case Case::Upper: mapped = utf8proc_toupper(code_point); break;
-    case Case::Title: mapped = utf8proc_totitle(code_point); break;
+    case Case::Upper:
+      mapped = utf8proc_toupper(code_point);
+      break;
+    case Case::Title:
+      mapped = utf8proc_totitle(code_point);
+      break;
     case Case::Lower:
-    case Case::Fold: mapped = utf8proc_tolower(code_point); break;
+    case Case::Fold:
+      mapped = utf8proc_tolower(code_point);
+      break;
   }
   std::string result;
   append_utf8(result, static_cast<char32_t>(mapped));

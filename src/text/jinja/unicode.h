@@ -1,5 +1,5 @@
-// Characters as Python's str sees them: code points, their classes and their case, over UTF-8 bytes.
-// A byte that is no UTF-8 counts as one character and stays as it is.
+// Characters as Python's str sees them: code points, their classes and their case, over UTF-8
+// bytes. A byte that is no UTF-8 counts as one character and stays as it is.
 #pragma once
 
 #include <cstddef>

@@ -28,9 +28,9 @@ enum class Kind : std::uint8_t {
   List,
   Tuple,
   Dict,
-  View,       // what keys(), values() and items() of a dict return
+  View,  // what keys(), values() and items() of a dict return
   Range,
-  Iterator,   // what map, select, reverse ... return: can be walked once, has no length
+  Iterator,  // what map, select, reverse ... return: can be walked once, has no length
   Namespace,
   Function,
   Loop,

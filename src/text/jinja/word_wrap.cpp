@@ -25,7 +25,7 @@ bool breaks_after_hyphen(std::string_view text, std::size_t begin, std::size_t a
   return is_alpha(decode_before(text, at).value) && letter(at + 1) && letter(at + 2);
 }
 
-std::vector<Chunk> chunks_of(std::string_view text, bool break_on_hyphens) {
+std::vector<Chunk> chunks_of(Runtime& runtime, std::string_view text, bool break_on_hyphens) {
   std::vector<Chunk> chunks;
   for (std::size_t at = 0; at < text.size();) {
     Chunk chunk{at, at, 0, is_space_at(text, at)};
@@ -36,6 +36,8 @@ std::vector<Chunk> chunks_of(std::string_view text, bool break_on_hyphens) {
       if (hyphen) break;
     }
     chunk.end = at;
+    runtime.meter.step(2);
+    runtime.meter.check_items(chunks.size(), 2 * sizeof(Chunk));
     chunks.push_back(chunk);
   }
   return chunks;
@@ -46,11 +48,12 @@ std::vector<Chunk> chunks_of(std::string_view text, bool break_on_hyphens) {
 std::vector<MarkedString> wrap_line(Runtime& runtime, const MarkedString& line,
                                     const WrapOptions& options) {
   runtime.meter.text(line.size());
-  std::vector<Chunk> chunks = chunks_of(line.view(), options.break_on_hyphens);
+  std::vector<Chunk> chunks = chunks_of(runtime, line.view(), options.break_on_hyphens);
   std::reverse(chunks.begin(), chunks.end());  // the next chunk is the last one
   std::vector<MarkedString> lines;
   while (!chunks.empty()) {
-    runtime.meter.step();
+    runtime.meter.step(4);
+    runtime.meter.check_items(lines.size(), 2 * sizeof(MarkedString));
     if (chunks.back().space && !lines.empty()) chunks.pop_back();
     if (chunks.empty()) break;
     const std::size_t begin = chunks.back().begin;

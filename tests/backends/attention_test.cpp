@@ -1,0 +1,196 @@
+// Both kinds of attention against double, the latent one against its expanded form.
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "backends/cpu_backends.h"
+#include "support/random.h"
+#include "support/tolerance.h"
+
+namespace moeflux {
+namespace {
+
+using test::expect_close;
+using test::Random;
+
+double sigmoid(double x) {
+  return 1 / (1 + std::exp(-x));
+}
+
+std::vector<double> softmax(std::vector<double> scores) {
+  double top = -1e300, sum = 0;
+  for (const double s : scores) top = std::max(top, s);
+  for (double& s : scores) sum += s = std::exp(s - top);
+  for (double& s : scores) s /= sum;
+  return scores;
+}
+
+struct Gqa {
+  int n_heads, n_kv_heads, d_head;
+  std::int64_t n, first;
+};
+
+void check(const Gqa& t, double size, double tolerance) {
+  Random random(static_cast<std::uint64_t>(t.first * 7 + t.n_heads));
+  const GatedAttentionSpec spec{.n_heads = t.n_heads,
+                                .n_kv_heads = t.n_kv_heads,
+                                .d_head = t.d_head,
+                                .rope = {},
+                                .scale = 1 / std::sqrt(static_cast<float>(t.d_head))};
+  const std::int64_t head_stride = 2 * t.d_head + 1, token_stride = t.n_heads * head_stride + 3;
+  const std::int64_t kv_dim = t.n_kv_heads * t.d_head, length = t.first + t.n;
+  const std::vector<float> q =
+      random.floats(t.n * token_stride, size);  // per head: query, gate, one of padding
+  const std::vector<float> k = random.floats(length * kv_dim, size),
+                           v = random.floats(length * kv_dim);
+  std::vector<double> want;
+  for (std::int64_t i = 0; i < t.n; ++i) {
+    for (int h = 0; h < t.n_heads; ++h) {
+      const std::int64_t kv = h / (t.n_heads / t.n_kv_heads) * t.d_head;
+      const float* query = q.data() + i * token_stride + h * head_stride;
+      std::vector<double> scores;
+      for (std::int64_t at = 0; at <= t.first + i; ++at) {
+        double s = 0;
+        for (int c = 0; c < t.d_head; ++c)
+          s += static_cast<double>(query[c]) * k[at * kv_dim + kv + c];
+        scores.push_back(s * spec.scale);
+      }
+      const std::vector<double> p = softmax(scores);
+      for (int c = 0; c < t.d_head; ++c) {
+        double sum = 0;
+        for (std::size_t at = 0; at < p.size(); ++at)
+          sum += p[at] * v[static_cast<std::int64_t>(at) * kv_dim + kv + c];
+        want.push_back(sum * sigmoid(query[t.d_head + c]));
+      }
+    }
+  }
+  test::for_each_backend([&](Backend& backend, const std::string& what) {
+    std::vector<float> out(want.size(), -7);
+    backend.attention({.spec = &spec,
+                       .q = q.data(),
+                       .gate = q.data() + t.d_head,
+                       .token_stride = token_stride,
+                       .head_stride = head_stride,
+                       .k = k.data(),
+                       .v = v.data(),
+                       .n = t.n,
+                       .first_position = t.first,
+                       .out = out.data()});
+    expect_close(out, want, tolerance, what);
+  });
+}
+
+TEST(Attention, AgainstDouble) {
+  check({1, 1, 1, 1, 0}, 1, test::kKernelTolerance);    // a length of 1
+  check({4, 1, 8, 1, 0}, 1, test::kKernelTolerance);    // one key-value head
+  check({6, 2, 24, 5, 0}, 1, test::kKernelTolerance);   // three queries per key
+  check({6, 2, 24, 3, 40}, 1, test::kKernelTolerance);  // in the middle of a sequence
+  check({3, 3, 17, 4, 100}, 1, test::kKernelTolerance);
+  check({4, 2, 256, 2, 300}, 1, test::kKernelTolerance);
+}
+
+TEST(Attention, SharpScores) {
+  check({4, 2, 32, 6, 50}, 12, 1e-5);
+}
+
+TEST(Attention, LongSequences) {
+  check({2, 1, 16, 2, 20000}, 1, 1e-5);
+}
+
+// A sum over a hundred thousand nearly equal weights: the error of f32 shows here first.
+TEST(Attention, VeryLongSequences) {
+  check({1, 1, 4, 1, 100000}, 0.1, 1e-4);
+}
+
+struct Mla {
+  int n_heads, kv_rank, d_nope, d_rope, d_value;
+  std::int64_t n, first;
+};
+
+// The expanded form: keys and values of every head from the latents, with B_h = [key rows | value
+// rows].
+void check(const Mla& t) {
+  Random random(static_cast<std::uint64_t>(t.first * 5 + t.kv_rank));
+  const MlaSpec spec{.n_heads = t.n_heads,
+                     .q_rank = 0,
+                     .kv_rank = t.kv_rank,
+                     .d_nope = t.d_nope,
+                     .d_rope = t.d_rope,
+                     .d_value = t.d_value,
+                     .rope = {},
+                     .scale = 0.3f,
+                     .latent_norm_eps = 1e-6f};
+  const std::int64_t length = t.first + t.n, head_rows = t.d_nope + t.d_value,
+                     d_query = t.d_nope + t.d_rope;
+  const std::vector<float> b = random.floats(t.n_heads * head_rows * t.kv_rank, 0.5);
+  const std::vector<float> q = random.floats(t.n * t.n_heads * d_query);
+  const std::vector<float> latent = random.floats(length * t.kv_rank),
+                           rope_key = random.floats(length * t.d_rope);
+  const auto expanded = [&](int h, std::int64_t row,
+                            std::int64_t at) {  // row of B_h times the latent
+    double sum = 0;
+    for (int c = 0; c < t.kv_rank; ++c) {
+      sum += static_cast<double>(b[(h * head_rows + row) * t.kv_rank + c]) *
+             latent[at * t.kv_rank + c];
+    }
+    return sum;
+  };
+  std::vector<double> want;  // [n, n_heads, d_value]
+  for (std::int64_t i = 0; i < t.n; ++i) {
+    for (int h = 0; h < t.n_heads; ++h) {
+      const float* query = q.data() + (i * t.n_heads + h) * d_query;
+      std::vector<double> scores;
+      for (std::int64_t at = 0; at <= t.first + i; ++at) {
+        double s = 0;
+        for (int c = 0; c < t.d_nope; ++c) s += query[c] * expanded(h, c, at);
+        for (int c = 0; c < t.d_rope; ++c)
+          s += static_cast<double>(query[t.d_nope + c]) * rope_key[at * t.d_rope + c];
+        scores.push_back(s * spec.scale);
+      }
+      const std::vector<double> p = softmax(scores);
+      for (int c = 0; c < t.d_value; ++c) {
+        double sum = 0;
+        for (std::size_t at = 0; at < p.size(); ++at)
+          sum += p[at] * expanded(h, t.d_nope + c, static_cast<std::int64_t>(at));
+        want.push_back(sum);
+      }
+    }
+  }
+  const WeightView weight{.format = {.kind = WeightKind::F32},
+                          .rows = t.n_heads * head_rows,
+                          .cols = t.kv_rank,
+                          .data = std::as_bytes(std::span(b)).data(),
+                          .scales = nullptr,
+                          .biases = nullptr};
+  test::for_each_backend([&](Backend& backend, const std::string& what) {
+    const std::int64_t wide = std::int64_t{t.n_heads} * t.kv_rank,
+                       narrow = std::int64_t{t.n_heads} * t.d_value;
+    std::vector<float> q_latent(static_cast<std::size_t>(t.n * wide)), attended = q_latent,
+                                                                       out(want.size());
+    backend.head_matmul({weight, t.n_heads, head_rows, 0, t.d_nope, true, q.data(),
+                         t.n_heads * d_query, d_query, t.n, q_latent.data(), wide, t.kv_rank});
+    backend.latent_attention({.spec = &spec,
+                              .q_latent = q_latent.data(),
+                              .q_rope = q.data() + t.d_nope,
+                              .q_rope_token_stride = t.n_heads * d_query,
+                              .q_rope_head_stride = d_query,
+                              .latent = latent.data(),
+                              .rope_key = rope_key.data(),
+                              .n = t.n,
+                              .first_position = t.first,
+                              .out = attended.data()});
+    backend.head_matmul({weight, t.n_heads, head_rows, t.d_nope, t.d_value, false, attended.data(),
+                         wide, t.kv_rank, t.n, out.data(), narrow, t.d_value});
+    expect_close(out, want, 1e-5, what);
+  });
+}
+
+TEST(LatentAttention, IsTheExpandedAttention) {
+  check({1, 1, 1, 2, 1, 1, 0});
+  check({3, 40, 24, 12, 20, 4, 0});
+  check({5, 33, 16, 8, 7, 3, 60});
+  check({2, 128, 64, 32, 64, 2, 200});
+}
+
+}  // namespace
+}  // namespace moeflux

@@ -1,0 +1,246 @@
+// The promise of op.h: the number of threads, the instruction set and how rows are split over calls
+// change no bit.
+#include <functional>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "backends/cpu_backends.h"
+#include "backends/random_weight.h"
+#include "support/tolerance.h"
+
+namespace moeflux {
+namespace {
+
+using test::Random;
+using test::RandomWeight;
+
+constexpr std::int64_t kRows = 29;
+
+// Runs an operation for rows [begin, begin + n) and writes into `out`; state lives at the end of
+// `out`.
+using RunRows =
+    std::function<void(Backend& backend, std::int64_t begin, std::int64_t n, float* out)>;
+
+std::vector<float> run_split(Backend& backend, const RunRows& run, std::vector<float> out,
+                             std::int64_t step) {
+  for (std::int64_t at = 0; at < kRows; at += step)
+    run(backend, at, std::min(step, kRows - at), out.data());
+  return out;
+}
+
+void expect_deterministic(const RunRows& run, std::int64_t n_out, std::vector<float> state = {}) {
+  std::vector<float> start(static_cast<std::size_t>(n_out), -7.0f);
+  start.insert(start.end(), state.begin(), state.end());
+  const std::vector<float> want = run_split(*test::cpu_backend("scalar"), run, start, kRows);
+  const auto check = [&](const std::string& isa, int n_threads, std::int64_t step) {
+    test::expect_same_bits(want, run_split(*test::cpu_backend(isa, n_threads), run, start, step),
+                           fmt::format("{}, {} threads, {} rows a call", isa, n_threads, step));
+  };
+  for (const std::string& isa : test::supported_isas()) {
+    for (const int n_threads : {1, 2, 3, 5}) check(isa, n_threads, kRows);
+    for (const std::int64_t step : {1, 4, 9}) check(isa, 2, step);
+  }
+}
+
+class Weights : public testing::TestWithParam<WeightFormat> {};
+
+TEST_P(Weights, Matmul) {
+  Random random(1);
+  const std::int64_t cols = test::fitting_cols(GetParam(), 500);  // enough for several tasks
+  const RandomWeight w(random, GetParam(), 90, cols);
+  const std::vector<float> x = random.floats(kRows * cols);
+  expect_deterministic(
+      [&](Backend& backend, std::int64_t at, std::int64_t n, float* out) {
+        backend.matmul({w.view(), x.data() + at * cols, cols, n, out + at * 90, 90});
+      },
+      kRows * 90);
+}
+
+TEST_P(Weights, Embed) {
+  Random random(2);
+  const std::int64_t cols = test::fitting_cols(GetParam(), 75);
+  const RandomWeight w(random, GetParam(), 53, cols);
+  const auto tokens = random.tokens(kRows, 53);
+  expect_deterministic(
+      [&](Backend& backend, std::int64_t at, std::int64_t n, float* out) {
+        backend.embed(
+            {w.view(),
+             std::span(tokens).subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(n)),
+             out + at * cols});
+      },
+      kRows * cols);
+}
+
+TEST_P(Weights, Ffn) {
+  Random random(3);
+  const std::int64_t d = test::fitting_cols(GetParam(), 200),
+                     d_ff = test::fitting_cols(GetParam(), 230);
+  const RandomWeight gate(random, GetParam(), d_ff, d), up(random, GetParam(), d_ff, d),
+      down(random, GetParam(), d, d_ff);
+  const std::vector<float> x = random.floats(kRows * d);
+  expect_deterministic(
+      [&](Backend& backend, std::int64_t at, std::int64_t n, float* out) {
+        std::vector<float> hidden(static_cast<std::size_t>(n * d_ff));
+        std::vector<std::int32_t> rows;
+        for (std::int64_t i = at; i < at + n; ++i) rows.push_back(static_cast<std::int32_t>(i));
+        backend.ffn(
+            {gate.view(), up.view(), down.view(), x.data(), n, rows, rows, hidden.data(), out});
+      },
+      kRows * d);
+}
+
+TEST_P(Weights, HeadMatmul) {
+  Random random(4);
+  const std::int64_t cols = test::fitting_cols(GetParam(), 30);
+  const RandomWeight w(random, GetParam(), 3 * 20, cols);
+  for (const bool transpose : {false, true}) {
+    const std::int64_t n_in = transpose ? 20 : cols, n_out = transpose ? cols : 20;
+    const std::vector<float> x = random.floats(kRows * 3 * n_in);
+    expect_deterministic(
+        [&](Backend& backend, std::int64_t at, std::int64_t n, float* out) {
+          backend.head_matmul({w.view(), 3, 20, 0, 20, transpose, x.data() + at * 3 * n_in,
+                               3 * n_in, n_in, n, out + at * 3 * n_out, 3 * n_out, n_out});
+        },
+        kRows * 3 * n_out);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Determinism, Weights, testing::ValuesIn(test::all_formats()),
+                         [](const auto& test) { return test::format_name(test.param); });
+
+TEST(Determinism, RmsNorm) {
+  Random random(5);
+  const std::vector<float> x = random.floats(kRows * 77), w = random.floats(77);
+  expect_deterministic(
+      [&](Backend& backend, std::int64_t at, std::int64_t n, float* out) {
+        backend.rms_norm({x.data() + at * 77, 77, w.data(), 1e-6f, n, 77, out + at * 77, 77});
+      },
+      kRows * 77);
+}
+
+TEST(Determinism, Rope) {
+  Random random(6);
+  const RopeSpec rope = make_rope(1e4, 24, true);
+  const std::vector<float> x = random.floats(kRows * 2 * 30);
+  expect_deterministic(
+      [&](Backend& backend, std::int64_t at, std::int64_t n, float* out) {
+        std::copy_n(x.data() + at * 60, n * 60, out + at * 60);
+        backend.rope({&rope, out + at * 60, 60, 30, 2, n, 500 + at});
+      },
+      kRows * 60);
+}
+
+TEST(Determinism, Attention) {
+  Random random(7);
+  const GatedAttentionSpec spec{
+      .n_heads = 6, .n_kv_heads = 2, .d_head = 20, .rope = {}, .scale = 0.2f};
+  const std::vector<float> q = random.floats(kRows * 6 * 40), k = random.floats((50 + kRows) * 40),
+                           v = random.floats((50 + kRows) * 40);
+  expect_deterministic(
+      [&](Backend& backend, std::int64_t at, std::int64_t n, float* out) {
+        backend.attention({.spec = &spec,
+                           .q = q.data() + at * 240,
+                           .gate = q.data() + at * 240 + 20,
+                           .token_stride = 240,
+                           .head_stride = 40,
+                           .k = k.data(),
+                           .v = v.data(),
+                           .n = n,
+                           .first_position = 50 + at,
+                           .out = out + at * 120});
+      },
+      kRows * 120);
+}
+
+TEST(Determinism, LatentAttention) {
+  Random random(8);
+  const MlaSpec spec{.n_heads = 5,
+                     .q_rank = 0,
+                     .kv_rank = 33,
+                     .d_nope = 1,
+                     .d_rope = 10,
+                     .d_value = 1,
+                     .rope = {},
+                     .scale = 0.2f,
+                     .latent_norm_eps = 1e-6f};
+  const std::vector<float> q = random.floats(kRows * 5 * 33),
+                           q_rope = random.floats(kRows * 5 * 10);
+  const std::vector<float> latent = random.floats((50 + kRows) * 33),
+                           rope_key = random.floats((50 + kRows) * 10);
+  expect_deterministic(
+      [&](Backend& backend, std::int64_t at, std::int64_t n, float* out) {
+        backend.latent_attention({.spec = &spec,
+                                  .q_latent = q.data() + at * 165,
+                                  .q_rope = q_rope.data() + at * 50,
+                                  .q_rope_token_stride = 50,
+                                  .q_rope_head_stride = 10,
+                                  .latent = latent.data(),
+                                  .rope_key = rope_key.data(),
+                                  .n = n,
+                                  .first_position = 50 + at,
+                                  .out = out + at * 165});
+      },
+      kRows * 165);
+}
+
+TEST(Determinism, ShortConv) {
+  Random random(9);
+  const std::int64_t channels = 600;  // several tasks
+  const std::vector<float> x = random.floats(kRows * channels), w = random.floats(channels * 4);
+  expect_deterministic(
+      [&](Backend& backend, std::int64_t at, std::int64_t n, float* out) {
+        backend.short_conv({x.data() + at * channels, w.data(), out + kRows * channels, channels, 4,
+                            n, out + at * channels});
+      },
+      kRows * channels, random.floats(3 * channels));
+}
+
+TEST(Determinism, GatedDelta) {
+  Random random(10);
+  const GatedDeltaSpec spec{
+      .n_key_heads = 2, .n_value_heads = 6, .d_key = 18, .d_value = 21, .conv_width = 4};
+  const std::int64_t width = spec.conv_dim(), values = spec.value_dim();
+  const std::vector<float> qkv = random.floats(kRows * width), z = random.floats(kRows * values);
+  const std::vector<float> b = random.floats(kRows * 6), a = random.floats(kRows * 6);
+  const std::vector<float> a_log = random.floats(6), dt_bias = random.floats(6),
+                           norm = random.floats(21);
+  expect_deterministic(
+      [&](Backend& backend, std::int64_t at, std::int64_t n, float* out) {
+        backend.gated_delta({.spec = &spec,
+                             .qkv = qkv.data() + at * width,
+                             .z = z.data() + at * values,
+                             .b = b.data() + at * 6,
+                             .a = a.data() + at * 6,
+                             .a_log = a_log.data(),
+                             .dt_bias = dt_bias.data(),
+                             .norm = norm.data(),
+                             .eps = 1e-6f,
+                             .state = out + kRows * values,
+                             .n = n,
+                             .out = out + at * values});
+      },
+      kRows * values, random.floats(6 * 18 * 21));
+}
+
+TEST(Determinism, Combine) {
+  Random random(11);
+  const std::vector<float> experts = random.floats(kRows * 3 * 50),
+                           weights = random.floats(kRows * 3);
+  const std::vector<float> shared = random.floats(kRows * 50), gate = random.floats(kRows);
+  expect_deterministic(
+      [&](Backend& backend, std::int64_t at, std::int64_t n, float* out) {
+        backend.combine({.experts = experts.data() + at * 150,
+                         .weights = weights.data() + at * 3,
+                         .shared = shared.data() + at * 50,
+                         .shared_gate = gate.data() + at,
+                         .top_k = 3,
+                         .n = n,
+                         .d = 50,
+                         .out = out + at * 50});
+      },
+      kRows * 50);
+}
+
+}  // namespace
+}  // namespace moeflux

@@ -1,0 +1,175 @@
+// The tables of inner loops: each must compute the same bits as the scalar one.
+#include "backends/cpu/kernels.h"
+
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "backends/cpu_backends.h"
+#include "backends/random_weight.h"
+#include "support/expect_error.h"
+#include "support/tolerance.h"
+
+namespace moeflux {
+namespace {
+
+using cpu::KernelTable;
+using test::expect_same_bits;
+using test::Random;
+using test::RandomWeight;
+
+constexpr std::int64_t kLengths[] = {0,  1,  2,  3,  7,  8,  9,  15, 16,  17,  31,
+                                     32, 33, 47, 48, 63, 64, 65, 96, 100, 255, 1000};
+
+TEST(Kernels, ScalarComesFirstAndIsAlwaysThere) {
+  ASSERT_FALSE(cpu::supported_kernels().empty());
+  EXPECT_STREQ(cpu::supported_kernels()[0]->name, "scalar");
+  for (const KernelTable* table : cpu::supported_kernels()) {
+    EXPECT_TRUE(table->decode_row && table->dot && table->dot_rows && table->axpy) << table->name;
+  }
+}
+
+TEST(Kernels, Selection) {
+  EXPECT_STREQ(cpu::select_kernels("scalar").name, "scalar");
+  EXPECT_EQ(cpu::select_kernels("").name, test::supported_isas().back());
+  test::expect_error(Errc::BadInput, {"\"mmx\"", "scalar"}, [] { cpu::select_kernels("mmx"); });
+}
+
+TEST(Kernels, DotAgainstDouble) {
+  Random random(1);
+  for (const std::int64_t n : kLengths) {
+    const std::vector<float> a = random.floats(n), b = random.floats(n);
+    double sum = 0, magnitude = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      sum += static_cast<double>(a[i]) * b[i];
+      magnitude += std::abs(static_cast<double>(a[i]) * b[i]);
+    }
+    EXPECT_NEAR(cpu::scalar_kernels().dot(a.data(), b.data(), n), sum, 1e-6 * magnitude) << n;
+  }
+}
+
+class Tables : public testing::TestWithParam<std::string> {
+ protected:
+  const KernelTable& table() const { return cpu::select_kernels(GetParam()); }
+  const KernelTable& scalar() const { return cpu::scalar_kernels(); }
+};
+
+TEST_P(Tables, DotIsTheScalarOne) {
+  Random random(2);
+  for (const std::int64_t n : kLengths) {
+    for (const int shift : {0, 1, 3}) {  // unaligned operands
+      const std::vector<float> a = random.floats(n + shift), b = random.floats(n + 5);
+      const float want = scalar().dot(a.data() + shift, b.data() + 5 - shift, n);
+      const float got = table().dot(a.data() + shift, b.data() + 5 - shift, n);
+      expect_same_bits({&want, 1}, {&got, 1}, std::to_string(n));
+    }
+  }
+}
+
+TEST_P(Tables, DotRowsIsManyDots) {
+  Random random(3);
+  for (const std::int64_t n : {1, 7, 16, 17, 40, 96}) {
+    for (const std::int64_t n_rows : {0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17}) {
+      const std::int64_t x_stride = n + 3, y_stride = 5;
+      const std::vector<float> a = random.floats(n), x = random.floats(n_rows * x_stride + 1);
+      std::vector<float> want(static_cast<std::size_t>(n_rows * y_stride + 1), -7), got = want;
+      for (std::int64_t r = 0; r < n_rows; ++r) {
+        want[r * y_stride] = scalar().dot(a.data(), x.data() + r * x_stride, n);
+      }
+      table().dot_rows(a.data(), x.data(), x_stride, n_rows, n, got.data(), y_stride);
+      expect_same_bits(want, got, fmt::format("{} rows of {}", n_rows, n));
+    }
+  }
+}
+
+TEST_P(Tables, AxpyIsTheScalarOneAndStaysInBounds) {
+  Random random(4);
+  for (const std::int64_t n : kLengths) {
+    const std::vector<float> x = random.floats(n + 1);
+    std::vector<float> want = random.floats(n + 40), got = want;
+    for (std::int64_t i = 0; i < n; ++i) want[1 + i] += 0.37f * x[i];
+    table().axpy(0.37f, x.data(), got.data() + 1, n);
+    expect_same_bits(want, got, std::to_string(n));
+  }
+}
+
+TEST_P(Tables, DecodeRowIsTheScalarOneAndStaysInBounds) {
+  Random random(5);
+  for (const WeightFormat& format : test::all_formats()) {
+    for (const std::int64_t wanted : {1, 3, 8, 17, 96, 250}) {
+      const std::int64_t cols = test::fitting_cols(format, wanted);
+      const RandomWeight weight(random, format, 5, cols);
+      for (std::int64_t row = 0; row < 5; ++row) {
+        std::vector<float> want(static_cast<std::size_t>(cols + 16), -7), got = want;
+        scalar().decode_row(weight.view(), row, want.data());
+        table().decode_row(weight.view(), row, got.data());
+        expect_same_bits(want, got, test::format_name(format));
+        std::vector<double> exact;
+        for (std::int64_t c = 0; c < cols; ++c) exact.push_back(weight.at(row, c));
+        test::expect_close(std::span(got).first(static_cast<std::size_t>(cols)), exact, 3e-7,
+                           test::format_name(format));
+      }
+    }
+  }
+}
+
+// Every 16-bit pattern, so that subnormals, infinities and NaN are met in vectors as well as in
+// tails.
+TEST_P(Tables, EveryHalf) {
+  for (const WeightKind kind : {WeightKind::F16, WeightKind::BF16}) {
+    std::vector<std::uint16_t> bits(65536);
+    for (std::size_t i = 0; i < bits.size(); ++i) bits[i] = static_cast<std::uint16_t>(i);
+    const WeightView view{.format = {.kind = kind},
+                          .rows = 1,
+                          .cols = 65536,
+                          .data = std::as_bytes(std::span(bits)).data(),
+                          .scales = nullptr,
+                          .biases = nullptr};
+    std::vector<float> want(65536), got(65536);
+    scalar().decode_row(view, 0, want.data());
+    table().decode_row(view, 0, got.data());
+    for (std::size_t i = 0; i < bits.size(); ++i) {
+      if (std::isnan(want[i])) {
+        ASSERT_TRUE(std::isnan(got[i])) << i;
+      } else {
+        ASSERT_EQ(std::memcmp(&want[i], &got[i], 4), 0) << i;
+      }
+    }
+  }
+}
+
+TEST_P(Tables, NonFiniteNumbersStayInTheirLane) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  for (const std::int64_t n : {1, 5, 16, 21}) {
+    for (std::int64_t at = 0; at < n; ++at) {
+      std::vector<float> a(static_cast<std::size_t>(n), 1.0f), b(static_cast<std::size_t>(n), 2.0f);
+      a[at] = kInf;
+      EXPECT_EQ(table().dot(a.data(), b.data(), n), kInf) << n << " at " << at;
+      b[at] = 0;  // inf * 0
+      EXPECT_TRUE(std::isnan(table().dot(a.data(), b.data(), n))) << n << " at " << at;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Isa, Tables, testing::ValuesIn(test::supported_isas()),
+                         [](const auto& test) { return test.param; });
+
+TEST(Kernels, Activations) {
+  for (double x = -120; x <= 120; x += 0.37) {
+    const auto f = static_cast<float>(x);
+    const double s = 1 / (1 + std::exp(-static_cast<double>(f)));
+    EXPECT_NEAR(cpu::sigmoid(f), s, 2e-7 * s + 1e-30) << x;
+    EXPECT_NEAR(cpu::silu(f), f * s, 3e-7 * std::abs(f * s) + 1e-30) << x;
+    const double sp = x > 0 ? f + std::log1p(std::exp(-static_cast<double>(f)))
+                            : std::log1p(std::exp(static_cast<double>(f)));
+    EXPECT_NEAR(cpu::softplus(f), sp, 3e-7 * sp + 1e-30) << x;
+  }
+  EXPECT_EQ(cpu::sigmoid(-200.0f), 0.0f);
+  EXPECT_EQ(cpu::silu(-200.0f), 0.0f);
+  EXPECT_EQ(cpu::softplus(1e30f), 1e30f);
+}
+
+}  // namespace
+}  // namespace moeflux

@@ -1,0 +1,164 @@
+// Products with stored weights, in every format, against double.
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "backends/cpu_backends.h"
+#include "backends/random_weight.h"
+#include "support/tolerance.h"
+
+namespace moeflux {
+namespace {
+
+using test::expect_close;
+using test::Random;
+using test::RandomWeight;
+
+class Formats : public testing::TestWithParam<WeightFormat> {
+ protected:
+  RandomWeight weight(Random& random, std::int64_t rows, std::int64_t cols) {
+    return {random, GetParam(), rows, test::fitting_cols(GetParam(), cols)};
+  }
+};
+
+TEST_P(Formats, Matmul) {
+  Random random(1);
+  const std::int64_t shapes[][3] = {{1, 1, 1},   {3, 3, 2},    {5, 17, 1},
+                                    {17, 96, 5}, {40, 129, 9}, {7, 300, 18}};
+  for (const auto& [rows, cols, n] : shapes) {
+    const RandomWeight w = weight(random, rows, cols);
+    const std::int64_t x_stride = w.cols() + 5, y_stride = rows + 3;
+    const std::vector<float> x = random.floats(n * x_stride);
+    std::vector<double> want(static_cast<std::size_t>(n * y_stride), -7);
+    for (std::int64_t i = 0; i < n; ++i) {
+      for (std::int64_t r = 0; r < rows; ++r) {
+        double sum = 0;
+        for (std::int64_t c = 0; c < w.cols(); ++c) sum += w.at(r, c) * x[i * x_stride + c];
+        want[i * y_stride + r] = sum;
+      }
+    }
+    test::for_each_backend([&](Backend& backend, const std::string& what) {
+      std::vector<float> y(want.size(), -7);  // what lies between the rows must stay
+      backend.matmul({w.view(), x.data(), x_stride, n, y.data(), y_stride});
+      expect_close(y, want, test::kKernelTolerance, what);
+    });
+  }
+}
+
+TEST_P(Formats, Embed) {
+  Random random(2);
+  const RandomWeight table = weight(random, 23, 41);
+  const auto tokens = random.tokens(30, 23);
+  std::vector<double> want;
+  for (const std::int32_t token : tokens) {
+    for (std::int64_t c = 0; c < table.cols(); ++c) want.push_back(table.at(token, c));
+  }
+  test::for_each_backend([&](Backend& backend, const std::string& what) {
+    std::vector<float> out(want.size());
+    backend.embed({table.view(), tokens, out.data()});
+    expect_close(out, want, 3e-7, what);
+  });
+}
+
+// Rows [row0, row0 + rows) of the head_rows of each head, used as they are and transposed.
+TEST_P(Formats, HeadMatmul) {
+  Random random(3);
+  constexpr int kHeads = 3;
+  for (const bool transpose : {false, true}) {
+    for (const std::int64_t n : {1, 6}) {
+      const std::int64_t head_rows = 11, row0 = 4, rows = 7;
+      const RandomWeight w = weight(random, kHeads * head_rows, 19);
+      const std::int64_t n_in = transpose ? rows : w.cols(), n_out = transpose ? w.cols() : rows;
+      const std::int64_t x_head = n_in + 2, x_token = kHeads * x_head + 1, y_head = n_out + 3,
+                         y_token = kHeads * y_head + 2;
+      const std::vector<float> x = random.floats(n * x_token);
+      std::vector<double> want(static_cast<std::size_t>(n * y_token), -7);
+      for (std::int64_t i = 0; i < n; ++i) {
+        for (int h = 0; h < kHeads; ++h) {
+          for (std::int64_t o = 0; o < n_out; ++o) {
+            double sum = 0;
+            for (std::int64_t k = 0; k < n_in; ++k) {
+              const std::int64_t row = h * head_rows + row0 + (transpose ? k : o);
+              sum += w.at(row, transpose ? o : k) * x[i * x_token + h * x_head + k];
+            }
+            want[i * y_token + h * y_head + o] = sum;
+          }
+        }
+      }
+      test::for_each_backend([&](Backend& backend, const std::string& what) {
+        std::vector<float> y(want.size(), -7);
+        backend.head_matmul({.weight = w.view(),
+                             .n_heads = kHeads,
+                             .head_rows = head_rows,
+                             .row0 = row0,
+                             .rows = rows,
+                             .transpose = transpose,
+                             .x = x.data(),
+                             .x_token_stride = x_token,
+                             .x_head_stride = x_head,
+                             .n = n,
+                             .y = y.data(),
+                             .y_token_stride = y_token,
+                             .y_head_stride = y_head});
+        expect_close(y, want, test::kKernelTolerance, what);
+      });
+    }
+  }
+}
+
+double silu(double x) {
+  return x / (1 + std::exp(-x));
+}
+
+std::vector<double> reference_ffn(const RandomWeight& gate, const RandomWeight& up,
+                                  const RandomWeight& down, const float* x) {
+  std::vector<double> y(static_cast<std::size_t>(down.rows()));
+  for (std::int64_t f = 0; f < gate.rows(); ++f) {
+    double g = 0, u = 0;
+    for (std::int64_t c = 0; c < gate.cols(); ++c) {
+      g += gate.at(f, c) * x[c];
+      u += up.at(f, c) * x[c];
+    }
+    for (std::int64_t r = 0; r < down.rows(); ++r) y[r] += down.at(r, f) * silu(g) * u;
+  }
+  return y;
+}
+
+TEST_P(Formats, FfnWithChosenRows) {
+  Random random(4);
+  for (const std::int64_t size : {1, 20, 70}) {
+    const std::int64_t d_model = test::fitting_cols(GetParam(), size);
+    const std::int64_t d_ff = test::fitting_cols(GetParam(), size + 13);
+    const RandomWeight gate = weight(random, d_ff, d_model), up = weight(random, d_ff, d_model),
+                       down = weight(random, d_model, d_ff);
+    const std::vector<float> x = random.floats(6 * d_model);
+    const std::vector<std::int32_t> in{4, 0, 4}, out{7, 2, 3};
+    std::vector<double> want(static_cast<std::size_t>(8 * d_model), -7);
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      const auto row = reference_ffn(gate, up, down, x.data() + in[i] * d_model);
+      std::copy(row.begin(), row.end(), want.begin() + out[i] * d_model);
+    }
+    test::for_each_backend([&](Backend& backend, const std::string& what) {
+      std::vector<float> y(want.size(), -7), hidden(static_cast<std::size_t>(3 * d_ff));
+      backend.ffn(
+          {gate.view(), up.view(), down.view(), x.data(), 3, in, out, hidden.data(), y.data()});
+      expect_close(y, want, 1e-5, what);  // two products in a row
+
+      // Without lists: rows 0, 1, 2.
+      std::vector<float> plain(static_cast<std::size_t>(3 * d_model));
+      backend.ffn(
+          {gate.view(), up.view(), down.view(), x.data(), 3, {}, {}, hidden.data(), plain.data()});
+      for (std::int64_t i = 0; i < 3; ++i) {
+        expect_close(std::span(plain).subspan(static_cast<std::size_t>(i * d_model),
+                                              static_cast<std::size_t>(d_model)),
+                     reference_ffn(gate, up, down, x.data() + i * d_model), 1e-5, what);
+      }
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Weights, Formats, testing::ValuesIn(test::all_formats()),
+                         [](const auto& test) { return test::format_name(test.param); });
+
+}  // namespace
+}  // namespace moeflux

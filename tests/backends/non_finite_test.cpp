@@ -1,0 +1,224 @@
+// A NaN must reach what depends on it, and nothing else: not other rows, heads, positions or
+// channels.
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "backends/cpu_backends.h"
+#include "support/random.h"
+
+namespace moeflux {
+namespace {
+
+using test::Random;
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+void expect_nan_exactly(const std::vector<float>& out,
+                        const std::function<bool(std::int64_t)>& expected,
+                        const std::string& what) {
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    ASSERT_EQ(!std::isfinite(out[i]), expected(static_cast<std::int64_t>(i)))
+        << what << " [" << i << "] " << out[i];
+  }
+}
+
+WeightView view_of(const std::vector<float>& values, std::int64_t rows) {
+  return {.format = {.kind = WeightKind::F32},
+          .rows = rows,
+          .cols = static_cast<std::int64_t>(values.size()) / rows,
+          .data = std::as_bytes(std::span(values)).data(),
+          .scales = nullptr,
+          .biases = nullptr};
+}
+
+TEST(NonFinite, Matmul) {
+  Random random(1);
+  test::for_each_backend([&](Backend& backend, const std::string& what) {
+    for (const float bad : {kNan, kInf, -kInf}) {
+      std::vector<float> w = random.floats(20 * 33), x = random.floats(10 * 33), y(200);
+      x[4 * 33 + 32] = bad;  // in the tail
+      backend.matmul({view_of(w, 20), x.data(), 33, 10, y.data(), 20});
+      expect_nan_exactly(
+          y, [](std::int64_t i) { return i / 20 == 4; }, what + " x");
+      x[4 * 33 + 32] = 1;
+      w[7 * 33 + 3] = bad;
+      backend.matmul({view_of(w, 20), x.data(), 33, 10, y.data(), 20});
+      expect_nan_exactly(
+          y, [](std::int64_t i) { return i % 20 == 7; }, what + " w");
+    }
+  });
+}
+
+TEST(NonFinite, HeadMatmul) {
+  Random random(2);
+  test::for_each_backend([&](Backend& backend, const std::string& what) {
+    for (const bool transpose : {false, true}) {
+      const std::vector<float> w = random.floats(3 * 8 * 8);
+      std::vector<float> x = random.floats(5 * 24), y(120);
+      x[2 * 24 + 8 + 5] = kNan;  // token 2, head 1
+      backend.head_matmul(
+          {view_of(w, 24), 3, 8, 0, 8, transpose, x.data(), 24, 8, 5, y.data(), 24, 8});
+      expect_nan_exactly(
+          y, [](std::int64_t i) { return i / 24 == 2 && i % 24 / 8 == 1; }, what);
+    }
+  });
+}
+
+TEST(NonFinite, FfnAndNormAndCombine) {
+  Random random(3);
+  test::for_each_backend([&](Backend& backend, const std::string& what) {
+    const std::vector<float> gate = random.floats(12 * 10), up = random.floats(12 * 10),
+                             down = random.floats(10 * 12);
+    std::vector<float> x = random.floats(6 * 10), y(60), hidden(72);
+    x[35] = kNan;
+    backend.ffn({view_of(gate, 12),
+                 view_of(up, 12),
+                 view_of(down, 10),
+                 x.data(),
+                 6,
+                 {},
+                 {},
+                 hidden.data(),
+                 y.data()});
+    expect_nan_exactly(
+        y, [](std::int64_t i) { return i / 10 == 3; }, what + " ffn");
+
+    const std::vector<float> weight = random.floats(10);
+    backend.rms_norm({x.data(), 10, weight.data(), 1e-6f, 6, 10, y.data(), 10});
+    expect_nan_exactly(
+        y, [](std::int64_t i) { return i / 10 == 3; }, what + " norm");
+
+    // 6 rows as 3 tokens of 2 experts; a weight of zero does not hide a NaN.
+    std::vector<float> weights = random.floats(6), out(30);
+    weights[3] = 0;
+    backend.combine({.experts = x.data(),
+                     .weights = weights.data(),
+                     .shared = nullptr,
+                     .shared_gate = nullptr,
+                     .top_k = 2,
+                     .n = 3,
+                     .d = 10,
+                     .out = out.data()});
+    expect_nan_exactly(
+        out, [](std::int64_t i) { return i == 15; }, what + " combine");
+  });
+}
+
+TEST(NonFinite, Rope) {
+  Random random(4);
+  test::for_each_backend([&](Backend& backend, const std::string& what) {
+    for (const bool interleaved : {false, true}) {
+      const RopeSpec rope = make_rope(1e4, 8, interleaved);
+      std::vector<float> x = random.floats(3 * 2 * 10);
+      x[20 + 10 + 3] = kNan;  // token 1, head 1, dimension 3
+      backend.rope({&rope, x.data(), 20, 10, 2, 3, 9});
+      const std::int64_t partner = interleaved ? 2 : 7;
+      expect_nan_exactly(
+          x, [&](std::int64_t i) { return i == 33 || i == 30 + partner; }, what);
+    }
+  });
+}
+
+struct AttentionInputs {
+  static constexpr std::int64_t kTokens = 6, kFirst = 3, kHeads = 4, kHead = 5;
+  GatedAttentionSpec spec{.n_heads = 4, .n_kv_heads = 2, .d_head = 5, .rope = {}, .scale = 0.4f};
+  std::vector<float> q, gate, k, v;
+
+  explicit AttentionInputs(Random& random)
+      : q(random.floats(kTokens * 20)),
+        gate(random.floats(kTokens * 20)),
+        k(random.floats((kFirst + kTokens) * 10)),
+        v(random.floats((kFirst + kTokens) * 10)) {}
+
+  std::vector<float> run(Backend& backend) const {
+    std::vector<float> out(kTokens * 20);
+    backend.attention({.spec = &spec,
+                       .q = q.data(),
+                       .gate = gate.data(),
+                       .token_stride = 20,
+                       .head_stride = 5,
+                       .k = k.data(),
+                       .v = v.data(),
+                       .n = kTokens,
+                       .first_position = kFirst,
+                       .out = out.data()});
+    return out;
+  }
+};
+
+TEST(NonFinite, Attention) {
+  test::for_each_backend([](Backend& backend, const std::string& what) {
+    Random random(5);
+    const AttentionInputs good(random);
+    const auto token = [](std::int64_t i) { return i / 20; };
+    const auto head = [](std::int64_t i) { return i % 20 / 5; };
+    {
+      AttentionInputs in = good;  // a key at position 5 = token 2, second key-value head
+      in.k[5 * 10 + 5 + 1] = kNan;
+      expect_nan_exactly(
+          in.run(backend), [&](std::int64_t i) { return token(i) >= 2 && head(i) >= 2; },
+          what + " k");
+    }
+    {
+      AttentionInputs in = good;
+      in.v[5 * 10 + 5 + 1] = kNan;
+      expect_nan_exactly(
+          in.run(backend),
+          [&](std::int64_t i) { return token(i) >= 2 && head(i) >= 2 && i % 5 == 1; }, what + " v");
+    }
+    {
+      AttentionInputs in = good;
+      in.q[3 * 20 + 5] = kNan;
+      expect_nan_exactly(
+          in.run(backend), [&](std::int64_t i) { return token(i) == 3 && head(i) == 1; },
+          what + " q");
+    }
+    {
+      AttentionInputs in = good;
+      in.gate[47] = kNan;
+      expect_nan_exactly(
+          in.run(backend), [](std::int64_t i) { return i == 47; }, what + " gate");
+    }
+  });
+}
+
+TEST(NonFinite, ShortConv) {
+  Random random(6);
+  test::for_each_backend([&](Backend& backend, const std::string& what) {
+    const std::vector<float> w = random.floats(7 * 3);
+    std::vector<float> x = random.floats(5 * 7), state = random.floats(2 * 7), out(35);
+    x[2 * 7 + 4] = kNan;
+    backend.short_conv({x.data(), w.data(), state.data(), 7, 3, 5, out.data()});
+    expect_nan_exactly(
+        out, [](std::int64_t i) { return i % 7 == 4 && i / 7 >= 2; }, what);
+    expect_nan_exactly(
+        state, [](std::int64_t) { return false; }, what + " state");  // tokens 3 and 4
+  });
+}
+
+TEST(NonFinite, GatedDelta) {
+  Random random(7);
+  const GatedDeltaSpec spec{
+      .n_key_heads = 2, .n_value_heads = 4, .d_key = 6, .d_value = 5, .conv_width = 4};
+  const std::int64_t width = spec.conv_dim();
+  const std::vector<float> z = random.floats(5 * 20), b = random.floats(20), a = random.floats(20);
+  const std::vector<float> a_log = random.floats(4), dt_bias = random.floats(4),
+                           norm = random.floats(5);
+  test::for_each_backend([&](Backend& backend, const std::string& what) {
+    std::vector<float> qkv = random.floats(5 * width), state = random.floats(4 * 30), out(100);
+    qkv[2 * width + 2 * spec.key_dim() + 2 * 5 + 3] = kNan;  // token 2, value head 2, component 3
+    backend.gated_delta({&spec, qkv.data(), z.data(), b.data(), a.data(), a_log.data(),
+                         dt_bias.data(), norm.data(), 1e-6f, state.data(), 5, out.data()});
+    expect_nan_exactly(
+        out, [](std::int64_t i) { return i / 20 >= 2 && i % 20 / 5 == 2; }, what);
+    expect_nan_exactly(
+        state, [](std::int64_t i) { return i / 30 == 2 && i % 5 == 3; }, what + " state");
+  });
+}
+
+}  // namespace
+}  // namespace moeflux

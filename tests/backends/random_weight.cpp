@@ -1,0 +1,161 @@
+#include "backends/random_weight.h"
+
+#include <bit>
+#include <cmath>
+
+#include <fmt/format.h>
+
+namespace moeflux::test {
+namespace {
+
+void append(std::vector<std::byte>& out, std::uint64_t bits, int n_bytes) {
+  for (int i = 0; i < n_bytes; ++i) out.push_back(static_cast<std::byte>(bits >> (8 * i)));
+}
+
+// Appends a random number of about the given size in a float format, and returns its value.
+double append_number(std::vector<std::byte>& out, Random& random, DType dtype, double scale) {
+  if (dtype == DType::F16) {
+    const auto sign = static_cast<std::uint32_t>(random.integer(0, 1));
+    const auto mantissa = static_cast<std::uint32_t>(random.integer(0, 1023));
+    // Exponents below that of `scale`, now and then a subnormal.
+    const int top = 15 + static_cast<int>(std::floor(std::log2(scale))) - 1;
+    const auto exponent =
+        random.chance(0.05) ? 0
+                            : static_cast<std::uint32_t>(random.integer(std::max(1, top - 4), top));
+    append(out, (sign << 15) | (exponent << 10) | mantissa, 2);
+    const double magnitude =
+        exponent == 0 ? mantissa * std::pow(2.0, -24)
+                      : (1 + mantissa / 1024.0) * std::pow(2.0, static_cast<int>(exponent) - 15);
+    return sign != 0 ? -magnitude : magnitude;
+  }
+  auto bits = std::bit_cast<std::uint32_t>(random.between(-scale, scale));
+  if (dtype == DType::BF16) {
+    bits &= 0xFFFF0000u;
+    append(out, bits >> 16, 2);
+  } else {
+    append(out, bits, 4);
+  }
+  return std::bit_cast<float>(bits);
+}
+
+double f8_value(unsigned byte) {
+  const int exponent = static_cast<int>(byte >> 3) & 15;
+  const unsigned mantissa = byte & 7;
+  const double magnitude = exponent == 0 ? mantissa * std::pow(2.0, -9)
+                                         : (1 + mantissa / 8.0) * std::pow(2.0, exponent - 7);
+  return (byte & 0x80) != 0 ? -magnitude : magnitude;
+}
+
+}  // namespace
+
+RandomWeight::RandomWeight(Random& random, const WeightFormat& format, std::int64_t rows,
+                           std::int64_t cols)
+    : format_(format), rows_(rows), cols_(cols), data_(1), scales_(1), biases_(1) {
+  values_.reserve(static_cast<std::size_t>(rows * cols));
+  if (format.kind == WeightKind::Affine) {
+    fill_affine(random);
+  } else if (format.kind == WeightKind::Fp8Block) {
+    fill_fp8(random);
+  } else {
+    fill_plain(random);
+  }
+}
+
+void RandomWeight::fill_plain(Random& random) {
+  const DType dtype = format_.kind == WeightKind::F32   ? DType::F32
+                      : format_.kind == WeightKind::F16 ? DType::F16
+                                                        : DType::BF16;
+  for (std::int64_t i = 0; i < rows_ * cols_; ++i)
+    values_.push_back(append_number(data_, random, dtype, 0.5));
+}
+
+void RandomWeight::fill_affine(Random& random) {
+  for (std::int64_t r = 0; r < rows_; ++r) {
+    std::vector<bool> stream;
+    for (std::int64_t g = 0; g < cols_ / format_.group; ++g) {
+      const double scale =
+          append_number(scales_, random, format_.scale_dtype, 0.25 / (1 << format_.bits));
+      const double bias = append_number(biases_, random, format_.scale_dtype, 0.25);
+      for (int i = 0; i < format_.group; ++i) {
+        const auto code = static_cast<unsigned>(random.integer(0, (1 << format_.bits) - 1));
+        for (int bit = 0; bit < format_.bits; ++bit) stream.push_back(((code >> bit) & 1u) != 0);
+        values_.push_back(scale * code + bias);
+      }
+    }
+    for (std::size_t at = 0; at < stream.size(); at += 8) {
+      unsigned byte = 0;
+      for (unsigned bit = 0; bit < 8; ++bit) byte |= (stream[at + bit] ? 1u : 0u) << bit;
+      data_.push_back(static_cast<std::byte>(byte));
+    }
+  }
+}
+
+// A slice out of a taller matrix: its first block begins block_row0 rows earlier.
+void RandomWeight::fill_fp8(Random& random) {
+  block_row0_ = random.integer(0, format_.block - 1);
+  const std::int64_t blocks_high = (block_row0_ + rows_ + format_.block - 1) / format_.block;
+  const std::int64_t blocks_wide = (cols_ + format_.block - 1) / format_.block;
+  std::vector<double> scales;
+  for (std::int64_t i = 0; i < blocks_high * blocks_wide; ++i) {
+    scales.push_back(append_number(scales_, random, format_.scale_dtype, 0.01));
+  }
+  for (std::int64_t r = 0; r < rows_; ++r) {
+    for (std::int64_t c = 0; c < cols_; ++c) {
+      unsigned byte = 0x7F;
+      while ((byte & 0x7F) == 0x7F)
+        byte = static_cast<unsigned>(random.integer(0, 255));  // 0x7F, 0xFF are NaN
+      data_.push_back(static_cast<std::byte>(byte));
+      values_.push_back(
+          f8_value(byte) *
+          scales[((block_row0_ + r) / format_.block) * blocks_wide + c / format_.block]);
+    }
+  }
+}
+
+WeightView RandomWeight::view() const {
+  const bool scaled = scales_.size() > 1, biased = biases_.size() > 1;
+  return {.format = format_,
+          .rows = rows_,
+          .cols = cols_,
+          .data = data_.data() + 1,
+          .scales = scaled ? scales_.data() + 1 : nullptr,
+          .biases = biased ? biases_.data() + 1 : nullptr,
+          .block_row0 = block_row0_};
+}
+
+std::vector<WeightFormat> all_formats() {
+  std::vector<WeightFormat> formats{
+      {.kind = WeightKind::F32}, {.kind = WeightKind::F16}, {.kind = WeightKind::BF16}};
+  const DType scale_types[] = {DType::BF16, DType::F16, DType::F32};
+  int next = 0;
+  for (const int bits : {2, 3, 4, 5, 6, 8}) {
+    for (const int group : {32, 64, 128}) {
+      formats.push_back({.kind = WeightKind::Affine,
+                         .bits = bits,
+                         .group = group,
+                         .scale_dtype = scale_types[next++ % 3]});
+    }
+    ++next;  // so that every group meets every type of scale
+  }
+  formats.push_back({.kind = WeightKind::Fp8Block, .block = 128, .scale_dtype = DType::F32});
+  formats.push_back({.kind = WeightKind::Fp8Block, .block = 128, .scale_dtype = DType::BF16});
+  formats.push_back({.kind = WeightKind::Fp8Block, .block = 16, .scale_dtype = DType::BF16});
+  return formats;
+}
+
+std::string format_name(const WeightFormat& format) {
+  std::string name;
+  for (const char c : describe(format))
+    name += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+  if (format.kind == WeightKind::Affine || format.kind == WeightKind::Fp8Block) {
+    name += fmt::format("_{}", dtype_name(format.scale_dtype));
+  }
+  return name;
+}
+
+std::int64_t fitting_cols(const WeightFormat& format, std::int64_t cols) {
+  if (format.kind != WeightKind::Affine) return cols;
+  return (cols + format.group - 1) / format.group * format.group;
+}
+
+}  // namespace moeflux::test

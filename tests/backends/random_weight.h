@@ -1,0 +1,39 @@
+// A matrix of random weights in any stored format, together with its values worked out bit by bit
+// from the definition of the format. Planes lie at odd addresses.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "quant/weight_format.h"
+#include "support/random.h"
+
+namespace moeflux::test {
+
+class RandomWeight {
+ public:
+  RandomWeight(Random& random, const WeightFormat& format, std::int64_t rows, std::int64_t cols);
+
+  WeightView view() const;
+  std::int64_t rows() const { return rows_; }
+  std::int64_t cols() const { return cols_; }
+  double at(std::int64_t row, std::int64_t col) const { return values_[row * cols_ + col]; }
+
+ private:
+  void fill_plain(Random& random);
+  void fill_affine(Random& random);
+  void fill_fp8(Random& random);
+
+  WeightFormat format_;
+  std::int64_t rows_, cols_, block_row0_ = 0;
+  std::vector<std::byte> data_, scales_, biases_;  // the first byte is padding
+  std::vector<double> values_;
+};
+
+std::vector<WeightFormat> all_formats();
+std::string format_name(const WeightFormat& format);  // fit for the name of a test
+
+// The smallest number of columns >= `cols` that the format can have.
+std::int64_t fitting_cols(const WeightFormat& format, std::int64_t cols);
+
+}  // namespace moeflux::test

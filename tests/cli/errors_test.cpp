@@ -1,0 +1,124 @@
+// What a user sees when something is wrong: one line that says what and where, and the right exit
+// code.
+#include <filesystem>
+
+#include <gtest/gtest.h>
+
+#include "cli/program.h"
+#include "support/paths.h"
+
+namespace moeflux::test {
+namespace {
+
+void expect_failure(const Outcome& outcome, int exit_code, const std::vector<std::string>& parts) {
+  EXPECT_EQ(outcome.exit_code, exit_code) << outcome.err;
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_EQ(outcome.err.compare(0, 16, "moeflux: error: "), 0) << outcome.err;
+  for (const std::string& part : parts) {
+    EXPECT_NE(outcome.err.find(part), std::string::npos)
+        << "\"" << part << "\" is not in: " << outcome.err;
+  }
+}
+
+TEST(ErrorsTest, MissingModel) {
+  expect_failure(run_moeflux({"run", "-m", "/no/such/model", "hi"}), 1, {"/no/such/model"});
+  expect_failure(run_moeflux({"run", "./no-such-model", "hi"}), 1,
+                 {"./no-such-model: no such model"});
+  expect_failure(run_moeflux({"run", "models/typo", "hi"}), 1, {"models/typo: no such model"});
+  expect_failure(run_moeflux({"run", "model.safetensors"}), 1,
+                 {"model.safetensors: no such model"});
+  expect_failure(run_moeflux({"info", "nothing"}), 1, {"nothing: no such model"});
+  expect_failure(
+      run_moeflux({"run", "hi"}, {.text = "", .env = {{"MOEFLUX_MODEL", "/no/such/model"}}}), 1,
+      {"/no/such/model"});
+}
+
+TEST(ErrorsTest, NoBundledModel) {
+  const TempDir directory;
+  std::filesystem::create_directories(directory.file("a/b"));
+  std::filesystem::copy_file(program_path(), directory.file("a/b/moeflux"));
+  const Outcome outcome = Program(directory.file("a/b/moeflux"), {"run", "hi"},
+                                  {.text = "", .env = {{"MOEFLUX_MODEL", ""}}})
+                              .finish();
+  expect_failure(outcome, 1, {"no model given", "-m MODEL"});
+}
+
+TEST(ErrorsTest, UnknownOptionsAndCommandsSuggestTheRightOne) {
+  expect_failure(run_moeflux({"run", "--tmep", "1", "hi"}), 2,
+                 {"unknown option --tmep", "--temp?", "moeflux run --help"});
+  expect_failure(run_moeflux({"run", "--frobnicate", "hi"}), 2, {"unknown option --frobnicate"});
+  expect_failure(run_moeflux({"run", "-z", "hi"}), 2, {"unknown option -z", "--"});
+  expect_failure(run_moeflux({"tokenise", "hi"}), 2,
+                 {"unknown command tokenise", "tokenize?", "moeflux --help"});
+  expect_failure(run_moeflux({"xyzzy"}), 2, {"unknown command xyzzy"});
+  expect_failure(run_moeflux({}), 2, {"no command given"});
+}
+
+TEST(ErrorsTest, OptionsWithBadValues) {
+  expect_failure(run_moeflux({"run", "-n", "many", "hi"}), 2,
+                 {"--predict", "\"many\"", "whole number"});
+  expect_failure(run_moeflux({"run", "--temp", "hot", "hi"}), 2, {"--temp", "\"hot\"", "number"});
+  expect_failure(run_moeflux({"run", "hi", "-n"}), 2, {"-n needs a value"});
+  expect_failure(run_moeflux({"run", "--json=yes", "hi"}), 2, {"--json takes no value"});
+  expect_failure(run_moeflux({"run", "--ram", "lots", "hi"}), 2, {"--ram", "\"lots\"", "6G"});
+  expect_failure(run_moeflux({"run", "--color", "blue", "hi"}), 2,
+                 {"--color", "\"blue\"", "auto, on, off"});
+  expect_failure(run_moeflux({"run", "--logit-bias", "5", "hi"}), 2, {"--logit-bias", "ID=VALUE"});
+  expect_failure(run_moeflux({"run", "-t", "-3", "hi"}), 2, {"--threads"});
+  expect_failure(run_moeflux({"run", "--temp", "-1", "hi"}), 1, {"temperature"});
+  expect_failure(run_moeflux({"run", "--raw", "--no-think", "hi"}), 2, {"--raw"});
+  expect_failure(run_moeflux({"run", "--special", "hi"}), 2, {"--special needs --raw"});
+  expect_failure(run_moeflux({"run", "-f", "x", "hi"}), 2, {"text given twice"});
+  expect_failure(run_moeflux({"info", source_path("models/demo"), "more"}), 2,
+                 {"unexpected argument \"more\""});
+}
+
+TEST(ErrorsTest, PromptTooLongSaysBothNumbers) {
+  expect_failure(run_moeflux({"run", "--no-think", "-c", "10", "What is 55 minus 1?"}), 1,
+                 {"23 tokens", "10", "-c"});
+}
+
+TEST(ErrorsTest, EmptyPrompt) {
+  expect_failure(run_moeflux({"run", ""}), 1, {"the prompt is empty"});
+  expect_failure(run_moeflux({"run", " \n "}), 1, {"the prompt is empty"});
+  expect_failure(run_moeflux({"run"}), 1, {"the prompt is empty"});  // nothing on standard input
+}
+
+TEST(ErrorsTest, InvalidUtf8IsRefusedWithItsOffset) {
+  const std::string bad = "caf\xE9 au lait";
+  expect_failure(run_moeflux({"run", bad}), 1, {"not valid UTF-8 at byte 3 (0xe9)"});
+  expect_failure(run_moeflux({"run"}, {.text = bad}), 1,
+                 {"standard input: not valid UTF-8 at byte 3"});
+  const TempDir directory;
+  const std::string file = directory.write("bad.txt", bad);
+  expect_failure(run_moeflux({"run", "-f", file}), 1, {file, "not valid UTF-8 at byte 3"});
+  expect_failure(run_moeflux({"run", "--system", bad, "hi"}), 1,
+                 {"--system: not valid UTF-8 at byte 3"});
+}
+
+TEST(ErrorsTest, TooLittleMemorySaysWhatIsNeeded) {
+  expect_failure(run_moeflux({"run", "--ram", "1M", "hi"}), 1, {"needs at least", "1.0 MiB", "-c"});
+}
+
+TEST(ErrorsTest, AModelWithoutATokenizerCannotAnswer) {
+  expect_failure(run_moeflux({"run", source_path("tests/fixtures/qwen-fp8"), "hi"}), 1,
+                 {"no tokenizer"});
+}
+
+TEST(ErrorsTest, MissingInputFiles) {
+  expect_failure(run_moeflux({"run", "-f", "/no/such/file"}), 1, {"/no/such/file"});
+  expect_failure(run_moeflux({"run", "--messages", "/no/such/file"}), 1, {"/no/such/file"});
+  const TempDir directory;
+  const std::string file = directory.write("chat.json", "{\"role\": 1}");
+  expect_failure(run_moeflux({"run", "--messages", file}), 1, {file, "messages"});
+}
+
+TEST(ErrorsTest, AFullDiskIsReported) {
+  const Outcome outcome =
+      Program("/bin/sh", {"-c", "exec \"$0\" info > /dev/full", program_path()}, with_demo_model())
+          .finish();
+  expect_failure(outcome, 1, {"cannot write to standard output"});
+}
+
+}  // namespace
+}  // namespace moeflux::test

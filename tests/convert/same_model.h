@@ -1,0 +1,79 @@
+// Comparisons of a checkpoint with the container made from it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "convert/dense_tensors.h"
+#include "families/family.h"
+#include "source/model_source.h"
+#include "support/loaded_model.h"
+#include "support/random.h"
+#include "support/tolerance.h"
+
+namespace moeflux::test {
+
+inline std::vector<std::byte> read_extent(const ModelSource& source, const Extent& extent) {
+  std::vector<std::byte> bytes(extent.bytes);
+  if (extent.bytes > 0) source.read(extent, bytes);
+  return bytes;
+}
+
+inline void expect_same_matrix(const ModelSource& a, const StoredMatrix& x, const ModelSource& b,
+                               const StoredMatrix& y) {
+  ASSERT_EQ(x.format, y.format) << x.name;
+  ASSERT_EQ(x.rows, y.rows) << x.name;
+  ASSERT_EQ(x.cols, y.cols) << x.name;
+  ASSERT_EQ(x.block_row0, y.block_row0) << x.name;
+  EXPECT_EQ(read_extent(a, x.data), read_extent(b, y.data)) << x.name;
+  EXPECT_EQ(read_extent(a, x.scales), read_extent(b, y.scales)) << x.name;
+  EXPECT_EQ(read_extent(a, x.biases), read_extent(b, y.biases)) << x.name;
+}
+
+inline void expect_same_dense(const ModelSource& a, const ModelSource& b) {
+  const DenseWeights x = dense_weights(describe_model(a).index.tensors);
+  const DenseWeights y = dense_weights(describe_model(b).index.tensors);
+  ASSERT_EQ(x.matrices.size(), y.matrices.size());
+  ASSERT_EQ(x.vectors.size(), y.vectors.size());
+  for (std::size_t i = 0; i < x.matrices.size(); ++i) {
+    EXPECT_EQ(x.matrices[i].name, y.matrices[i].name);
+    expect_same_matrix(a, x.matrices[i], b, y.matrices[i]);
+  }
+  for (std::size_t i = 0; i < x.vectors.size(); ++i) {
+    EXPECT_EQ(x.vectors[i].name, y.vectors[i].name);
+    EXPECT_EQ(x.vectors[i].shift, y.vectors[i].shift);
+    EXPECT_EQ(read_extent(a, x.vectors[i].data), read_extent(b, y.vectors[i].data));
+  }
+}
+
+inline void expect_same_experts(const ModelSource& a, const ModelSource& b) {
+  const ModelIndex x = describe_model(a).index, y = describe_model(b).index;
+  ASSERT_EQ(x.experts.size(), y.experts.size());
+  for (std::size_t bank = 0; bank < x.experts.size(); ++bank) {
+    const ExpertBank &p = x.experts[bank], &q = y.experts[bank];
+    ASSERT_EQ(p.gate.count(), q.gate.count());
+    for (int e = 0; e < p.gate.count(); ++e) {
+      expect_same_matrix(a, p.gate.at(e), b, q.gate.at(e));
+      expect_same_matrix(a, p.up.at(e), b, q.up.at(e));
+      expect_same_matrix(a, p.down.at(e), b, q.down.at(e));
+    }
+  }
+}
+
+inline void expect_same_model(const ModelSource& a, const ModelSource& b) {
+  expect_same_dense(a, b);
+  expect_same_experts(a, b);
+}
+
+// The logits of a few random tokens.
+inline std::vector<float> some_logits(const std::string& path) {
+  LoadedModel model(path);
+  Random random(17);
+  const auto tokens = random.tokens(12, model.config().n_vocab);
+  Session session = model.new_session();
+  return model.feed(session, tokens);
+}
+
+}  // namespace moeflux::test

@@ -1,0 +1,219 @@
+// Configs that must be refused, each with the field and the value in the message.
+#include <functional>
+
+#include <gtest/gtest.h>
+
+#include "families/config_source.h"
+#include "families/released_configs.h"
+#include "support/edited_source.h"
+#include "support/expect_error.h"
+#include "support/loaded_model.h"
+
+namespace moeflux {
+namespace {
+
+using test::ConfigSource;
+using test::expect_error;
+
+struct Refusal {
+  const char* name;
+  const char* base;
+  std::function<void(Json&)> spoil;  // of the object that holds the text model's sizes
+  Errc code;
+  std::vector<std::string> says;
+};
+
+std::function<void(Json&)> set(const char* key, Json value) {
+  return [=](Json& c) { c[key] = value; };
+}
+std::function<void(Json&)> drop(const char* key) {
+  return [=](Json& c) { c.erase(key); };
+}
+std::function<void(Json&)> set_rope(const char* place, const char* key, Json value) {
+  return [=](Json& c) { c[place][key] = value; };
+}
+
+std::vector<Refusal> refusals() {
+  const auto q = test::kQwen35B;
+  const auto d = test::kDeepseekV3;
+  constexpr Errc kBad = Errc::BadInput, kNo = Errc::Unsupported;
+  return {
+      {"QwenBias", q, set("attention_bias", true), kNo, {"attention_bias", "true"}},
+      {"QwenActivation", q, set("hidden_act", "gelu"), kNo, {"hidden_act", "gelu", "silu"}},
+      {"QwenNoOutputGate", q, set("attn_output_gate", false), kNo, {"attn_output_gate"}},
+      {"QwenGateTanh", q, set("output_gate_type", "tanh"), kNo, {"output_gate_type", "tanh"}},
+      {"QwenLayerScale", q, set("layer_scale", true), kNo, {"layer_scale"}},
+      {"QwenOwnMtpEmbeddings",
+       q,
+       set("mtp_use_dedicated_embeddings", true),
+       kNo,
+       {"mtp_use_dedicated_embeddings"}},
+      {"QwenLongrope",
+       q,
+       set_rope("rope_parameters", "rope_type", "longrope"),
+       kNo,
+       {"rope_type", "longrope", "yarn"}},
+      {"QwenRopeTypeNumber", q, set_rope("rope_parameters", "rope_type", 3), kBad, {"rope_type"}},
+      {"QwenRopeNotAnObject", q, set("rope_parameters", {1, 2}), kBad, {"rope_parameters"}},
+      {"QwenNoTheta", q, set_rope("rope_parameters", "rope_theta", nullptr), kBad, {"rope_theta"}},
+      {"QwenThetaOne", q, set_rope("rope_parameters", "rope_theta", 1), kBad, {"rope_theta is 1"}},
+      {"QwenThetaText", q, set_rope("rope_parameters", "rope_theta", "1e7"), kBad, {"rope_theta"}},
+      {"QwenShareZero",
+       q,
+       set_rope("rope_parameters", "partial_rotary_factor", 0),
+       kBad,
+       {"partial_rotary_factor is 0"}},
+      {"QwenShareTwo",
+       q,
+       set_rope("rope_parameters", "partial_rotary_factor", 2.0),
+       kBad,
+       {"partial_rotary_factor is 2"}},
+      {"QwenShareOdd",
+       q,
+       set_rope("rope_parameters", "partial_rotary_factor", 0.013),
+       kBad,
+       {"3 rotary"}},
+      {"QwenLinearWithoutFactor",
+       q,
+       set_rope("rope_parameters", "rope_type", "linear"),
+       kBad,
+       {"factor"}},
+      {"QwenSlidingAttention",
+       q,
+       [](Json& c) { c["layer_types"] = Json(std::vector<std::string>(40, "sliding_attention")); },
+       kNo,
+       {"layer_types[0]", "sliding_attention"}},
+      {"QwenShortLayerTypes",
+       q,
+       set("layer_types", {"full_attention"}),
+       kBad,
+       {"layer_types", "40"}},
+      {"QwenLayerTypesText", q, set("layer_types", "full_attention"), kBad, {"layer_types"}},
+      {"QwenIntervalZero",
+       q,
+       set("full_attention_interval", 0),
+       kBad,
+       {"full_attention_interval", "0"}},
+      {"QwenNoHiddenSize", q, drop("hidden_size"), kBad, {"hidden_size", "missing"}},
+      {"QwenNoVocabulary", q, drop("vocab_size"), kBad, {"vocab_size", "missing"}},
+      {"QwenNoHeadSize", q, drop("head_dim"), kBad, {"head_dim", "missing"}},
+      {"QwenNoContext", q, drop("max_position_embeddings"), kBad, {"max_position_embeddings"}},
+      {"QwenTrillion", q, set("hidden_size", 1e12), kBad, {"hidden_size", "1000000000000"}},
+      {"QwenNegative", q, set("hidden_size", -1), kBad, {"hidden_size", "-1"}},
+      {"QwenFraction", q, set("hidden_size", 1.5), kBad, {"hidden_size", "1.5"}},
+      {"QwenText", q, set("hidden_size", "big"), kBad, {"hidden_size", "big"}},
+      {"QwenUnsigned64",
+       q,
+       set("hidden_size", UINT64_MAX),
+       kBad,
+       {"hidden_size", "18446744073709551615"}},
+      {"QwenTopK", q, set("num_experts_per_tok", 300), kBad, {"300", "256"}},
+      {"QwenManyLayers",
+       q,
+       set("num_hidden_layers", 100000),
+       kBad,
+       {"num_hidden_layers", "100000"}},
+      {"QwenHeads", q, set("num_key_value_heads", 3), kBad, {"16", "3"}},
+      {"QwenEps", q, set("rms_norm_eps", 0), kBad, {"rms_norm_eps"}},
+      {"QwenEpsText", q, set("rms_norm_eps", "small"), kBad, {"rms_norm_eps"}},
+      {"QwenSharedMissing",
+       q,
+       drop("shared_expert_intermediate_size"),
+       kBad,
+       {"shared_expert_intermediate_size"}},
+      {"QwenWideProduct", q, set("head_dim", 1 << 23), kBad, {"width of the queries"}},
+
+      {"DeepseekBias", d, set("attention_bias", true), kNo, {"attention_bias"}},
+      {"DeepseekActivation", d, set("hidden_act", "gelu"), kNo, {"hidden_act", "gelu"}},
+      {"DeepseekGreedy",
+       d,
+       set("topk_method", "greedy"),
+       kNo,
+       {"topk_method", "greedy", "noaux_tc"}},
+      {"DeepseekSoftmax",
+       d,
+       set("scoring_func", "softmax"),
+       kNo,
+       {"scoring_func", "softmax", "sigmoid"}},
+      {"DeepseekLongrope", d, set_rope("rope_scaling", "type", "longrope"), kNo, {"longrope"}},
+      {"DeepseekNoTheta", d, drop("rope_theta"), kBad, {"rope_theta"}},
+      {"DeepseekYarnFactor", d, set_rope("rope_scaling", "factor", 0.5), kBad, {"YaRN"}},
+      {"DeepseekYarnBeta", d, set_rope("rope_scaling", "beta_slow", -1), kBad, {"YaRN"}},
+      {"DeepseekYarnText", d, set_rope("rope_scaling", "mscale", "one"), kBad, {"mscale"}},
+      {"DeepseekTopK", d, set("num_experts_per_tok", 257), kBad, {"257", "256"}},
+      {"DeepseekGroups", d, set("n_group", 7), kBad, {"256", "7"}},
+      {"DeepseekGroupsKept", d, set("topk_group", 9), kBad, {"9", "8"}},
+      {"DeepseekFewInGroups", d, set("num_experts_per_tok", 200), kBad, {"200", "128"}},
+      {"DeepseekOddRope", d, set("qk_rope_head_dim", 63), kBad, {"63"}},
+      {"DeepseekNoRank", d, drop("kv_lora_rank"), kBad, {"kv_lora_rank"}},
+      {"DeepseekDense", d, set("first_k_dense_replace", 62), kBad, {"first_k_dense_replace", "62"}},
+      {"DeepseekManyShared",
+       d,
+       set("n_shared_experts", 10000),
+       kBad,
+       {"n_shared_experts", "10000"}},
+      {"DeepseekWideShared",
+       d,
+       [](Json& c) { c["n_shared_experts"] = 4096, c["moe_intermediate_size"] = 8192; },
+       kBad,
+       {"shared expert size"}},
+      {"DeepseekScaleText",
+       d,
+       set("routed_scaling_factor", "2.5"),
+       kBad,
+       {"routed_scaling_factor"}},
+      {"DeepseekScaleInfinite", d, set("routed_scaling_factor", 1e300), kBad, {"scal"}},
+      {"DeepseekNormText", d, set("norm_topk_prob", "yes"), kBad, {"norm_topk_prob"}},
+  };
+}
+
+class RefusedConfig : public testing::TestWithParam<Refusal> {};
+
+TEST_P(RefusedConfig, NamesTheField) {
+  const Refusal& refusal = GetParam();
+  Json config = parse_json(refusal.base, "test");
+  refusal.spoil(config.contains("text_config") ? config["text_config"] : config);
+  const ConfigSource source(config, {"model.embed_tokens.weight"});
+  expect_error(refusal.code, {"model/config.json"}, [&] { source.read(); });
+  for (const std::string& part : refusal.says) {
+    expect_error(refusal.code, {part}, [&] { source.read(); });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, RefusedConfig, testing::ValuesIn(refusals()),
+                         [](const auto& test) { return test.param.name; });
+
+TEST(Registry, UnknownModelTypes) {
+  test::EditedSource source(test::fixture_path("qwen-ratio3"));
+  source.config()["model_type"] = "llama";
+  expect_error(Errc::Unsupported, {"llama", "qwen3_5_moe", "deepseek_v3", "kimi_k2", "config.json"},
+               [&] { describe_model(*source.build()); });
+  source.config().erase("model_type");
+  expect_error(Errc::BadInput, {"model_type", "missing"}, [&] { describe_model(*source.build()); });
+  source.config()["model_type"] = 7;
+  expect_error(Errc::BadInput, {"model_type"}, [&] { describe_model(*source.build()); });
+}
+
+TEST(Registry, EveryTypeHasOneFamily) {
+  std::vector<std::string_view> seen;
+  for (const Family* family : families()) {
+    EXPECT_FALSE(family->end_tokens.empty()) << family->name;
+    for (const std::string_view type : family->model_types) {
+      EXPECT_EQ(std::count(seen.begin(), seen.end(), type), 0) << type;
+      seen.push_back(type);
+    }
+  }
+}
+
+TEST(Registry, FixturesAreDescribed) {
+  for (const std::string& name : test::fixture_names()) {
+    const ModelDescription model = describe_model(*open_source(test::fixture_path(name)));
+    EXPECT_EQ(model.family->name,
+              name.find("dsv3") != std::string::npos ? "deepseek_v3" : "qwen3_5_moe")
+        << name;
+    EXPECT_EQ(model.index.tensors.layers.size(), model.config.layers.size());
+  }
+}
+
+}  // namespace
+}  // namespace moeflux

@@ -1,0 +1,134 @@
+// Every model we have golden values for, layer by layer against the reference implementation.
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "engine/verify.h"
+#include "source/safetensors.h"
+#include "support/loaded_model.h"
+#include "support/paths.h"
+#include "support/tolerance.h"
+
+namespace moeflux {
+namespace {
+
+struct Model {
+  std::string name;
+  std::string path;
+  std::string golden;
+  bool needs_shared;  // its golden file is in ../shared, which may be absent
+};
+
+std::vector<Model> models() {
+  std::vector<Model> list;
+  for (const std::string& name : test::fixture_names()) {
+    const std::string path = test::fixture_path(name);
+    list.push_back({name, path, path + "/golden.safetensors", false});
+  }
+  for (const char* name : {"qwen3_5_moe", "deepseek_v3", "deepseek_v3-fp8"}) {
+    const std::string path = test::shared_path(std::string("fixtures/") + name);
+    list.push_back({std::string("shared-") + name, path, path + "/golden.safetensors", true});
+  }
+  list.push_back({"demo", test::source_path("models/demo"),
+                  test::shared_path("demo-model/golden/golden.safetensors"), true});
+  list.push_back({"demo-mla", test::source_path("models/demo-mla"),
+                  test::shared_path("demo-model-mla/golden/golden.safetensors"), true});
+  return list;
+}
+
+// What a golden file lets one check, by the names of its tensors alone.
+std::set<std::string> expected_checks(const std::string& golden) {
+  const auto file = open_tensor_file(golden);
+  std::set<std::string> expected;
+  for (const auto& [full_name, info] : file->tensors()) {
+    const bool has_prompt = full_name.size() > 3 && full_name[0] == 'p' && full_name[2] == '.';
+    const std::string prompt = has_prompt ? full_name.substr(0, 2) + ": " : ": ";
+    const std::string name = has_prompt ? full_name.substr(3) : full_name;
+    if (name == "hidden") {
+      const std::int64_t n_layers = info.shape[0] - 1;
+      expected.insert(prompt + "embedding");
+      for (std::int64_t i = 0; i + 1 < n_layers; ++i)
+        expected.insert(fmt::format("{}layer {}", prompt, i));
+      expected.insert(prompt + "final norm");
+    } else if (name.starts_with("route.") && name.ends_with(".ids")) {
+      expected.insert(fmt::format("{}routes {}", prompt, name.substr(6, name.size() - 10)));
+    } else if (name == "mtp_logits") {
+      expected.insert(prompt + "mtp");
+    } else if (name == "final" || name == "logits" || name == "greedy") {
+      expected.insert(prompt + name);
+    }
+  }
+  return expected;
+}
+
+struct Case {
+  Model model;
+  std::int64_t chunk;
+};
+
+std::vector<Case> cases() {
+  std::vector<Case> list;
+  for (const Model& model : models()) {
+    for (const std::int64_t chunk : {0, 1, 7}) list.push_back({model, chunk});
+  }
+  return list;
+}
+
+class Golden : public testing::TestWithParam<Case> {};
+
+TEST_P(Golden, EveryCheckPasses) {
+  const auto& [model, chunk] = GetParam();
+  if (model.needs_shared && !file_exists(model.golden))
+    GTEST_SKIP() << "SKIP: " << model.golden << " is not on this machine";
+  Engine engine(model.path,
+                {.n_threads = 2, .context_length = 1024, .memory_bytes = std::uint64_t{2} << 30});
+  std::set<std::string> seen;
+  const bool passed =
+      verify_model(engine, model.golden, {.tolerance = test::kGoldenTolerance, .chunk = chunk},
+                   [&](const VerifyCheck& check) {
+                     EXPECT_TRUE(check.passed) << check.prompt << " " << check.name << ": "
+                                               << check.relative << " " << check.note;
+                     EXPECT_LE(check.relative, test::kGoldenTolerance) << check.name;
+                     EXPECT_GE(check.cosine, 1 - test::kGoldenTolerance) << check.name;
+                     if (check.name == "greedy") {
+                       EXPECT_EQ(check.note, "24/24 tokens");
+                     }
+                     seen.insert(check.prompt + ": " + check.name);
+                   });
+  EXPECT_TRUE(passed);
+  EXPECT_EQ(seen, expected_checks(model.golden));
+}
+
+std::string test_name(const testing::TestParamInfo<Case>& test) {
+  std::string name =
+      fmt::format("{}_in_{}", test.param.model.name,
+                  test.param.chunk == 0 ? "one" : fmt::format("pieces_of_{}", test.param.chunk));
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Golden, testing::ValuesIn(cases()), test_name);
+
+// The goldens differ in what they hold; all of it together is what we claim to check.
+TEST(GoldenFiles, HoldWhatWeClaimToCheck) {
+  std::set<std::string> kinds;
+  int n_greedy = 0, n_mtp = 0;
+  for (const std::string& name : test::fixture_names()) {
+    const auto checks = expected_checks(test::fixture_path(name) + "/golden.safetensors");
+    EXPECT_EQ(checks.count(": logits"), 1u) << name;
+    EXPECT_EQ(checks.count(": final norm"), 1u) << name;
+    n_greedy += static_cast<int>(checks.count(": greedy"));
+    n_mtp += static_cast<int>(checks.count(": mtp"));
+    EXPECT_TRUE(std::any_of(checks.begin(), checks.end(), [](const auto& c) {
+      return c.find("routes") != c.npos;
+    })) << name;
+  }
+  EXPECT_EQ(n_greedy, 10);
+  EXPECT_EQ(n_mtp, 3);
+}
+
+}  // namespace
+}  // namespace moeflux

@@ -1,0 +1,58 @@
+#include "io/measure_reader.h"
+
+#include "io/reader_suite.h"
+#include "support/expect_error.h"
+
+namespace moeflux::test {
+namespace {
+
+class MeasureReaderTest : public ReaderSuite {};
+INSTANTIATE_TEST_SUITE_P(All, MeasureReaderTest, all_reader_cases(), case_name);
+
+TEST_P(MeasureReaderTest, CountsWhatItRead) {
+  add_file(1 << 20);
+  add_file(100);  // too small for a record: left out
+  add_file(1 << 20);
+  const ReaderOptions options{
+      .kind = GetParam().kind, .queue_depth = 4, .threads = 4, .direct = GetParam().direct};
+  const ReadSpeed speed = measure_reader(
+      paths_, options,
+      {.record_bytes = 65536, .records_in_flight = 4, .max_seconds = 30, .max_bytes = 8 << 20});
+  EXPECT_GE(speed.bytes, 8u << 20);
+  EXPECT_LE(speed.bytes, (8u << 20) + 4 * 65536);
+  EXPECT_EQ(speed.bytes, speed.records * 65536);
+  EXPECT_GT(speed.seconds, 0);
+  EXPECT_GT(speed.bytes_per_second(), 0);
+  EXPECT_DOUBLE_EQ(speed.records_per_second() * 65536, speed.bytes_per_second());
+}
+
+TEST_P(MeasureReaderTest, KeepsToItsTime) {
+  add_file(1 << 20);
+  const ReaderOptions options{.kind = GetParam().kind, .direct = GetParam().direct};
+  const ReadSpeed speed =
+      measure_reader(paths_, options, {.record_bytes = 4096, .max_seconds = 0.05});
+  EXPECT_GE(speed.seconds, 0.05);
+  EXPECT_LT(speed.seconds, 10);
+}
+
+TEST(MeasureReader, RefusesWhatCannotBeMeasured) {
+  const TempDir dir;
+  const std::string path = dir.write("small", "x");
+  expect_error(Errc::BadInput, {"4194304"}, [&] { measure_reader({path}, {}, {}); });
+  expect_error(Errc::BadInput, {"0 records"},
+               [&] { measure_reader({path}, {}, {.record_bytes = 1, .records_in_flight = 0}); });
+}
+
+TEST(CalibrateReader, ChoosesAmongWhatTheMachineHas) {
+  const TempDir dir;
+  const std::string path = dir.write("file", random_bytes(1 << 20, 1));
+  const Calibration best = calibrate_reader({path}, {.kind = ReaderKind::Pool},
+                                            {.record_bytes = 65536, .max_seconds = 0.2});
+  EXPECT_EQ(best.options.kind, ReaderKind::Pool);
+  EXPECT_GE(best.options.threads, 4);
+  EXPECT_LE(best.options.threads, 32);
+  EXPECT_GT(best.speed.bytes_per_second(), 0);
+}
+
+}  // namespace
+}  // namespace moeflux::test

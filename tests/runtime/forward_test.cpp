@@ -1,0 +1,173 @@
+#include "runtime/forward.h"
+
+#include <algorithm>
+
+#include <gtest/gtest.h>
+
+#include "support/loaded_model.h"
+#include "support/paths.h"
+#include "support/random.h"
+#include "support/tiny_model.h"
+#include "support/tolerance.h"
+
+namespace moeflux {
+namespace {
+
+using test::expect_same_bits;
+using test::fixture_path;
+using test::LoadedModel;
+using test::LoadOptions;
+
+// What must not change a single bit of the logits.
+class Fixtures : public testing::TestWithParam<std::string> {
+ protected:
+  std::string path() const { return fixture_path(GetParam()); }
+  std::vector<std::int32_t> prompt() const {
+    return test::golden_prompt(path() + "/golden.safetensors");
+  }
+  std::vector<float> logits(const LoadOptions& options, std::int64_t chunk = 0) const {
+    LoadedModel model(path(), options);
+    Session session = model.new_session();
+    return model.feed(session, prompt(), chunk);
+  }
+};
+
+TEST_P(Fixtures, NumberOfThreads) {
+  const std::vector<float> one = logits({.n_threads = 1});
+  for (const int n : {2, 3})
+    expect_same_bits(one, logits({.n_threads = n}), std::to_string(n) + " threads");
+}
+
+TEST_P(Fixtures, PrefillInPieces) {
+  const std::vector<float> whole = logits({});
+  for (const std::int64_t chunk : {1, 7}) {
+    expect_same_bits(whole, logits({}, chunk), "pieces of " + std::to_string(chunk));
+  }
+}
+
+TEST_P(Fixtures, SizeOfTheExpertCache) {
+  const std::vector<float> resident = logits({});
+  for (const std::uint64_t slots : {1, 3}) {
+    expect_same_bits(resident, logits({.cache_slots = slots}), std::to_string(slots) + " slots");
+    expect_same_bits(resident, logits({.cache_slots = slots}, 5),
+                     std::to_string(slots) + " slots, pieces");
+  }
+}
+
+TEST_P(Fixtures, OtherSessionsInTheBatch) {
+  LoadedModel model(path(), {});
+  const std::vector<std::int32_t> a = prompt();
+  const std::vector<std::int32_t> b = test::Random(3).tokens(19, model.config().n_vocab);
+  const auto n_vocab = static_cast<std::size_t>(model.config().n_vocab);
+  Session alone_a = model.new_session(), alone_b = model.new_session();
+  const std::vector<float> want_a = model.feed(alone_a, a), want_b = model.feed(alone_b, b);
+
+  // Interleaved: both advance by pieces of different length, in changing order, one sometimes
+  // absent.
+  Session session_a = model.new_session(), session_b = model.new_session();
+  std::vector<float> got_a(want_a.size()), got_b(want_b.size());
+  std::size_t at_a = 0, at_b = 0;
+  for (int step = 0; at_a < a.size() || at_b < b.size(); ++step) {
+    const std::size_t n_a = std::min<std::size_t>(step % 4 == 3 ? 0 : 5, a.size() - at_a);
+    const std::size_t n_b = std::min<std::size_t>(step % 3, b.size() - at_b);
+    Span spans[] = {{&session_a, std::span(a).subspan(at_a, n_a), LogitsOf::EveryToken,
+                     &got_a[at_a * n_vocab], nullptr},
+                    {&session_b, std::span(b).subspan(at_b, n_b), LogitsOf::EveryToken,
+                     got_b.data() + at_b * n_vocab, nullptr}};
+    if (at_a >= a.size()) spans[0].logits = nullptr;
+    if (step % 2 == 1) std::swap(spans[0], spans[1]);
+    model.forward().run(spans);
+    at_a += n_a;
+    at_b += n_b;
+  }
+  expect_same_bits(want_a, got_a, "first session");
+  expect_same_bits(want_b, got_b, "second session");
+  EXPECT_EQ(session_a.length(), static_cast<std::int64_t>(a.size()));
+  EXPECT_EQ(session_b.length(), 19);
+}
+
+TEST_P(Fixtures, ResetIsLikeNew) {
+  LoadedModel model(path(), {});
+  Session fresh = model.new_session(), used = model.new_session();
+  model.feed(used, test::Random(4).tokens(23, model.config().n_vocab));
+  used.reset();
+  expect_same_bits(model.feed(fresh, prompt()), model.feed(used, prompt()));
+}
+
+TEST_P(Fixtures, LogitsOfTheLastTokenAndHiddenRows) {
+  LoadedModel model(path(), {});
+  const std::vector<std::int32_t> tokens = prompt();
+  const auto n_vocab = static_cast<std::size_t>(model.config().n_vocab);
+  Session every = model.new_session(), last = model.new_session(), none = model.new_session();
+  const std::vector<float> all = model.feed(every, tokens);
+  std::vector<float> one(n_vocab, -1), untouched(n_vocab, -1);
+  const Span spans[] = {
+      {.session = &last, .tokens = tokens, .logits = one.data()},
+      {.session = &none, .tokens = {}, .logits_of = LogitsOf::None, .logits = untouched.data()}};
+  model.forward().run(spans);
+  expect_same_bits(one, std::span(all).last(n_vocab));
+  expect_same_bits(untouched, std::vector<float>(n_vocab, -1.0f));
+  EXPECT_EQ(none.length(), 0);
+}
+
+class MtpFixtures : public Fixtures {};
+
+TEST_P(MtpFixtures, InPieces) {
+  LoadedModel model(path(), {});
+  ASSERT_TRUE(model.config().mtp.has_value());
+  const std::vector<std::int32_t> tokens = prompt();
+  const std::size_t d = static_cast<std::size_t>(model.config().d_model);
+  const std::size_t n_vocab = static_cast<std::size_t>(model.config().n_vocab);
+  const std::size_t n = tokens.size() - 1;
+  std::vector<float> trunk(tokens.size() * d);
+  Session first = model.new_session();
+  const Span span{&first, tokens, LogitsOf::None, nullptr, trunk.data()};
+  model.forward().run({&span, 1});
+
+  const auto drafts = [&](Session& session, std::size_t chunk) {
+    std::vector<float> logits(n * n_vocab), hidden(n * d);
+    for (std::size_t at = 0; at < n; at += chunk) {
+      const std::size_t count = std::min(chunk, n - at);
+      model.forward().run_mtp(session, &trunk[at * d], std::span(tokens).subspan(at + 1, count),
+                              &logits[at * n_vocab], &hidden[at * d]);
+    }
+    EXPECT_EQ(session.mtp_length(), static_cast<std::int64_t>(n));
+    logits.insert(logits.end(), hidden.begin(), hidden.end());
+    return logits;
+  };
+  const std::vector<float> whole = drafts(first, n);
+  for (const std::size_t chunk : {1, 7}) {
+    Session session = model.new_session();
+    expect_same_bits(whole, drafts(session, chunk), "pieces of " + std::to_string(chunk));
+  }
+  first.reset();
+  expect_same_bits(whole, drafts(first, 4), "after reset");
+}
+
+std::string test_name(const testing::TestParamInfo<std::string>& test) {
+  std::string name = test.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Forward, Fixtures, testing::ValuesIn(test::fixture_names()), test_name);
+INSTANTIATE_TEST_SUITE_P(Forward, MtpFixtures,
+                         testing::Values("dsv3-halfsplit", "mlx-qwen-mixed", "qwen-ratio3"),
+                         test_name);
+
+TEST(Forward, RandomShapesInPiecesAndWithFewExperts) {
+  for (std::uint64_t seed = 100; seed < 130; ++seed) {
+    const test::TempDir dir;
+    test::Random random(seed);
+    seed % 2 == 0 ? test::write_random_qwen(random, dir.path())
+                  : test::write_random_deepseek(random, dir.path());
+    LoadedModel plenty(dir.path(), {}), scarce(dir.path(), {.n_threads = 3, .cache_slots = 1});
+    const auto tokens = random.tokens(24, plenty.config().n_vocab);
+    Session a = plenty.new_session(), b = scarce.new_session();
+    expect_same_bits(plenty.feed(a, tokens), scarce.feed(b, tokens, 5),
+                     "seed " + std::to_string(seed));
+  }
+}
+
+}  // namespace
+}  // namespace moeflux

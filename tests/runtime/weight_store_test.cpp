@@ -1,0 +1,116 @@
+#include "runtime/weight_store.h"
+
+#include <cstring>
+#include <filesystem>
+
+#include <gtest/gtest.h>
+
+#include "families/family.h"
+#include "source/tensor_lookup.h"
+#include "support/expect_error.h"
+#include "support/loaded_model.h"
+#include "support/paths.h"
+
+namespace moeflux {
+namespace {
+
+using test::fixture_path;
+
+void expect_resident(const ModelSource& source, const StoredMatrix& stored,
+                     const WeightView& view) {
+  EXPECT_EQ(view.format, stored.format) << stored.name;
+  EXPECT_EQ(view.rows, stored.rows) << stored.name;
+  EXPECT_EQ(view.cols, stored.cols) << stored.name;
+  EXPECT_EQ(view.block_row0, stored.block_row0) << stored.name;
+  const auto expect_plane = [&](const Extent& extent, const std::byte* memory) {
+    if (extent.bytes == 0) {
+      EXPECT_EQ(memory, nullptr) << stored.name;
+      return;
+    }
+    std::vector<std::byte> bytes(extent.bytes);
+    source.read(extent, bytes);
+    EXPECT_EQ(std::memcmp(bytes.data(), memory, bytes.size()), 0) << stored.name;
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory) % 64, 0u) << stored.name;
+  };
+  expect_plane(stored.data, view.data);
+  expect_plane(stored.scales, view.scales);
+  expect_plane(stored.biases, view.biases);
+}
+
+void expect_resident(const ModelSource& source, const StoredVector& stored, const float* memory) {
+  const std::vector<float> values = read_vector(source, stored);
+  EXPECT_EQ(std::memcmp(values.data(), memory, values.size() * 4), 0) << stored.name;
+}
+
+TEST(WeightStore, HoldsTheBytesOfTheFile) {
+  for (const std::string& name : test::fixture_names()) {
+    const auto source = open_source(fixture_path(name));
+    const ModelDescription model = describe_model(*source);
+    MemoryBudget budget(1 << 30);
+    std::uint64_t done = 0, total = 0;
+    const WeightStore weights(*source, model.index.tensors, budget,
+                              [&](std::uint64_t d, std::uint64_t t) {
+                                EXPECT_GE(d, done);
+                                done = d;
+                                total = t;
+                              });
+    EXPECT_EQ(done, total);
+    EXPECT_EQ(weights.bytes(), WeightStore::bytes_needed(model.index.tensors));
+    EXPECT_EQ(budget.by_tag().at("dense weights"), weights.bytes());
+
+    const ModelTensors<Stored>& s = model.index.tensors;
+    const ModelTensors<Resident>& r = weights.tensors();
+    expect_resident(*source, s.embed, r.embed);
+    expect_resident(*source, s.final_norm, r.final_norm);
+    if (!s.head.empty()) expect_resident(*source, s.head, r.head);
+    ASSERT_EQ(r.layers.size(), s.layers.size());
+    for (std::size_t i = 0; i < s.layers.size(); ++i) {
+      expect_resident(*source, s.layers[i].mixer_norm, r.layers[i].mixer_norm);
+      expect_resident(*source, s.layers[i].ffn_norm, r.layers[i].ffn_norm);
+      EXPECT_EQ(s.layers[i].mixer.index(), r.layers[i].mixer.index());
+      if (const auto* moe = std::get_if<MoeTensors<Stored>>(&s.layers[i].ffn)) {
+        const auto& resident = std::get<MoeTensors<Resident>>(r.layers[i].ffn);
+        EXPECT_EQ(resident.bank, moe->bank);
+        expect_resident(*source, moe->router, resident.router);
+        expect_resident(*source, moe->shared.down, resident.shared.down);
+      }
+    }
+    EXPECT_EQ(r.mtp.has_value(), s.mtp.has_value());
+    if (s.mtp) expect_resident(*source, s.mtp->final_norm, r.mtp->final_norm);
+  }
+}
+
+TEST(WeightStore, ATiedHeadIsTheEmbedding) {
+  const auto source = open_source(fixture_path("qwen-onekv"));
+  const ModelDescription model = describe_model(*source);
+  ASSERT_TRUE(model.index.tensors.head.empty());
+  MemoryBudget budget(1 << 30);
+  const WeightStore weights(*source, model.index.tensors, budget, {});
+  EXPECT_EQ(weights.tensors().head.data, weights.tensors().embed.data);
+}
+
+TEST(WeightStore, RefusesMoreThanTheBudget) {
+  const auto source = open_source(fixture_path("qwen-onekv"));
+  const ModelDescription model = describe_model(*source);
+  MemoryBudget budget(WeightStore::bytes_needed(model.index.tensors) - 1);
+  test::expect_error(Errc::OutOfMemory, {"dense weights"},
+                     [&] { WeightStore(*source, model.index.tensors, budget, {}); });
+  EXPECT_EQ(budget.available(), budget.ceiling());
+}
+
+TEST(WeightStore, AFileThatShrankIsAnError) {
+  const test::TempDir dir;
+  for (const char* name : {"config.json", "model.safetensors"}) {
+    std::filesystem::copy(fixture_path("qwen-onekv") + "/" + name, dir.file(name));
+  }
+  const auto source = open_source(dir.path());
+  const ModelDescription model = describe_model(*source);
+  std::filesystem::resize_file(dir.file("model.safetensors"), 5000);
+  MemoryBudget budget(1 << 30);
+  test::expect_error(Errc::Io, {dir.file("model.safetensors")},
+                     [&] { WeightStore(*source, model.index.tensors, budget, {}); });
+  EXPECT_EQ(budget.available(), budget.ceiling());
+}
+
+}  // namespace
+}  // namespace moeflux

@@ -1,0 +1,120 @@
+#include "source/config_files.h"
+
+#include <gtest/gtest.h>
+
+#include "support/expect_error.h"
+#include "support/paths.h"
+
+namespace moeflux {
+namespace {
+
+using test::expect_error;
+using test::TempDir;
+
+void expect_refused(const char* config, std::initializer_list<std::string_view> parts) {
+  SCOPED_TRACE(config);
+  expect_error(Errc::Unsupported, parts,
+               [&] { check_quantization(parse_json(config, "test"), "config.json"); });
+}
+
+void expect_accepted(const char* config) {
+  SCOPED_TRACE(config);
+  EXPECT_NO_THROW(check_quantization(parse_json(config, "test"), "config.json"));
+}
+
+TEST(ConfigFiles, Reads) {
+  const TempDir dir;
+  EXPECT_EQ(read_config(dir.write("config.json", R"({"a": 1})")).at("a"), 1);
+}
+
+TEST(ConfigFiles, RefusesWhatIsNoConfig) {
+  const TempDir dir;
+  expect_error(Errc::NotFound, {"config.json", "missing"},
+               [&] { read_config(dir.file("config.json")); });
+  expect_error(Errc::BadInput, {"list.json", "must be a JSON object"},
+               [&] { read_config(dir.write("list.json", "[]")); });
+  expect_error(Errc::BadInput, {"garbage.json", "not valid JSON"},
+               [&] { read_config(dir.write("garbage.json", "{\"a\": ")); });
+  expect_error(Errc::LimitExceeded, {"big.json", "bytes"},
+               [&] { read_config(dir.write("big.json", std::string(5u << 20, ' '))); });
+}
+
+TEST(ConfigFiles, GenerationConfigIsOptional) {
+  const TempDir dir;
+  EXPECT_EQ(read_generation_config({dir.path()}), Json::object());
+  dir.write("second/generation_config.json", R"({"top_k": 20})");
+  EXPECT_EQ(read_generation_config({dir.path(), dir.file("second")}).at("top_k"), 20);
+  dir.write("generation_config.json", "7");
+  expect_error(Errc::BadInput, {"generation_config.json", "must be a JSON object"},
+               [&] { read_generation_config({dir.path()}); });
+}
+
+TEST(ConfigFiles, TextConfig) {
+  const Json flat{{"hidden_size", 1}};
+  EXPECT_EQ(&text_config(flat), &flat);
+  const Json wrapped{{"text_config", flat}};
+  EXPECT_EQ(text_config(wrapped), flat);
+}
+
+TEST(Quantization, AcceptsWhatCanBeRead) {
+  expect_accepted("{}");
+  expect_accepted(R"({"quantization": null, "quantization_config": null})");
+  expect_accepted(R"({"quantization": {"bits": 4, "group_size": 64}})");
+  expect_accepted(R"({"quantization": {"bits": 4, "mode": "affine", "lm_head": {"bits": 8},
+                      "model.layers.0.mlp.gate": false},
+                      "quantization_config": {"bits": 4, "mode": "affine"}})");
+  expect_accepted(R"({"quantization_config": {"quant_method": "fp8", "fmt": "e4m3",
+                      "weight_block_size": [128, 128], "scale_fmt": "ue8m0"}})");
+}
+
+TEST(Quantization, RefusesModesByName) {
+  for (const char* mode : {"mxfp4", "mxfp8", "nvfp4"}) {
+    const Json config{{"quantization", {{"bits", 4}, {"mode", mode}}}};
+    expect_refused(dump_json(config).c_str(), {"config.json: quantization", mode});
+  }
+  expect_refused(R"({"quantization": {"bits": 4, "lm_head": {"mode": "mxfp8"}}})",
+                 {"quantization.lm_head", "mxfp8"});
+  expect_refused(R"({"text_config": {"quantization": {"mode": "nvfp4"}}})",
+                 {"text_config.quantization", "nvfp4"});
+}
+
+TEST(Quantization, RefusesMethodsByName) {
+  for (const char* method : {"gptq", "awq", "compressed-tensors", "bitsandbytes", "modelopt"}) {
+    const Json config{{"quantization_config", {{"quant_method", method}}}};
+    expect_refused(dump_json(config).c_str(), {"config.json: quantization_config", method});
+  }
+}
+
+TEST(Quantization, RefusesOtherFp8) {
+  expect_refused(R"({"quantization_config": {"quant_method": "fp8", "fmt": "e5m2",
+                     "weight_block_size": [128, 128]}})",
+                 {"e5m2"});
+  expect_refused(R"({"quantization_config": {"quant_method": "fp8"}})",
+                 {"one scale per tensor", "weight_block_size"});
+  for (const char* size : {"[128, 64]", "[0, 0]", "[-1, -1]", "[128]", "128", "[1.5, 1.5]",
+                           "[\"a\", \"a\"]", "[1000000, 1000000]"}) {
+    const std::string config =
+        R"({"quantization_config": {"quant_method": "fp8", "weight_block_size": )" +
+        std::string(size) + "}}";
+    expect_refused(config.c_str(), {"two equal positive numbers"});
+  }
+}
+
+TEST(Quantization, RefusesWrongTypes) {
+  for (const char* config : {R"({"quantization": 4})", R"({"quantization": {"mode": 3}})",
+                             R"({"quantization_config": {"quant_method": []}})"}) {
+    expect_error(Errc::BadInput, {"config.json: quantization"},
+                 [&] { check_quantization(parse_json(config, "test"), "config.json"); });
+  }
+}
+
+TEST(Quantization, Fp8BlockEdge) {
+  EXPECT_EQ(fp8_block_edge(Json::object()), 128);
+  EXPECT_EQ(fp8_block_edge(parse_json(
+                R"({"quantization_config": {"quant_method": "fp8", "weight_block_size": [64,64]}})",
+                "test")),
+            64);
+}
+
+}  // namespace
+}  // namespace moeflux
