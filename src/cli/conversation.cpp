@@ -69,4 +69,8 @@ ChatRequest make_conversation(const ConversationOptions& options,
   return chat;
 }
 
+bool has_tools(const ChatRequest& chat) {
+  return chat.tools.is_array() && !chat.tools.empty();
+}
+
 }  // namespace moeflux::cli

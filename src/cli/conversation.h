@@ -28,4 +28,7 @@ void add_conversation_options(Command& command, ConversationOptions& options);
 ChatRequest make_conversation(const ConversationOptions& options,
                               const std::optional<std::string>& prompt);
 
+// Whether the model may call tools: some checkpoints have a template of their own for that.
+bool has_tools(const ChatRequest& chat);
+
 }  // namespace moeflux::cli

@@ -59,8 +59,8 @@ Prompt encode_prompt(const Engine& engine, const RunOptions& options,
                                                           : tokenizer.encode_data(*text)),
             false};
   }
-  const MarkedText rendered =
-      engine.chat_template().render(make_conversation(options.conversation, text));
+  const ChatRequest chat = make_conversation(options.conversation, text);
+  const MarkedText rendered = engine.chat_template(has_tools(chat)).render(chat);
   return {tokenizer.encode(rendered), opens_thought(rendered.text)};
 }
 

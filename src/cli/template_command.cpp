@@ -22,7 +22,7 @@ struct Options {
 };
 
 std::unique_ptr<ChatTemplate> find_template(const Options& options, const ModelSource& source,
-                                            const Tokenizer* tokenizer) {
+                                            const Tokenizer* tokenizer, bool with_tools) {
   if (options.template_file) {
     const std::string text = read_text_file(*options.template_file);
     check_utf8(text, *options.template_file);
@@ -30,7 +30,7 @@ std::unique_ptr<ChatTemplate> find_template(const Options& options, const ModelS
     if (tokenizer != nullptr) special_tokens = tokenizer->special_tokens();
     return std::make_unique<ChatTemplate>(text, *options.template_file, std::move(special_tokens));
   }
-  std::unique_ptr<ChatTemplate> found = load_chat_template(source, tokenizer);
+  std::unique_ptr<ChatTemplate> found = load_chat_template(source, tokenizer, with_tools);
   if (found == nullptr) {
     fail(Errc::NotFound, "{}: has no chat template (chat_template.jinja); give one with --template",
          source.path());
@@ -55,9 +55,9 @@ int run(Options options, const std::vector<std::string>& arguments) {
   }
   const auto source = open_source(model);
   const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(*source);
-  const std::unique_ptr<ChatTemplate> chat_template =
-      find_template(options, *source, tokenizer.get());
   ChatRequest chat = make_conversation(options.conversation, std::nullopt);
+  const std::unique_ptr<ChatTemplate> chat_template =
+      find_template(options, *source, tokenizer.get(), has_tools(chat));
   chat.add_generation_prompt = !options.no_generation_prompt;
   const MarkedText rendered = chat_template->render(chat);
   write_stdout(options.json ? dump_json(rendered_json(rendered, tokenizer.get())) + "\n"

@@ -197,8 +197,8 @@ AnswerOutcome check_answer(Engine& engine, Session& session, const AnswerCase& a
   chat.tools = answer.tools;
   if (answer.enable_thinking) chat.extra["enable_thinking"] = *answer.enable_thinking;
   GenerateRequest request;
-  request.prompt =
-      engine.tokenizer().encode(engine.chat_template(!chat.tools.is_null()).render(chat));
+  const bool with_tools = chat.tools.is_array() && !chat.tools.empty();
+  request.prompt = engine.tokenizer().encode(engine.chat_template(with_tools).render(chat));
   request.sampling.temperature = 0;
   request.max_tokens = kAnswerTokens;
 

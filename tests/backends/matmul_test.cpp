@@ -157,6 +157,28 @@ TEST_P(Formats, FfnWithChosenRows) {
   }
 }
 
+// Each list may be left out alone.
+TEST(Ffn, OneListOfRows) {
+  Random random(5);
+  const WeightFormat f32{.kind = WeightKind::F32};
+  const RandomWeight gate(random, f32, 9, 6), up(random, f32, 9, 6), down(random, f32, 6, 9);
+  const std::vector<float> x = random.floats(4 * 6);
+  const std::vector<std::int32_t> rows{3, 1};
+  test::for_each_backend([&](Backend& backend, const std::string& what) {
+    for (const bool lists_in : {true, false}) {
+      std::vector<float> y(4 * 6, -7), hidden(2 * 9);
+      const std::span<const std::int32_t> none;
+      backend.ffn({gate.view(), up.view(), down.view(), x.data(), 2, lists_in ? rows : none,
+                   lists_in ? none : rows, hidden.data(), y.data()});
+      for (int i = 0; i < 2; ++i) {
+        const int from = lists_in ? rows[i] : i, to = lists_in ? i : rows[i];
+        expect_close(std::span(y).subspan(to * 6, 6),
+                     reference_ffn(gate, up, down, x.data() + from * 6), 1e-5, what);
+      }
+    }
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Weights, Formats, testing::ValuesIn(test::all_formats()),
                          [](const auto& test) { return test::format_name(test.param); });
 

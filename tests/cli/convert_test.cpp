@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "cli/program.h"
 #include "support/paths.h"
