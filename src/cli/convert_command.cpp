@@ -192,7 +192,7 @@ void add_convert_command(CommandLine& line) {
   command.arguments("MODEL DIRECTORY", 2);
   command.group("Experts")
       .option("--experts-bits", options->bits, "N",
-              "requantize experts that have more bits to 2, 3, 4, 5, 6 or 8 (default: keep them)")
+              "requantize experts to 2, 3, 4, 5, 6 or 8 bits (default: keep them)")
       .option("--group", options->group, "N",
               "columns that share a scale: 32, 64 or 128 (default: 64)");
   command.group("Drives").option(

@@ -36,7 +36,7 @@ class Golden {
     const TensorInfo& info = tensor(name, shape);
     std::vector<std::byte> raw = bytes(name, info, DType::F32);
     std::vector<float> values(raw.size() / sizeof(float));
-    std::memcpy(values.data(), raw.data(), raw.size());
+    if (!raw.empty()) std::memcpy(values.data(), raw.data(), raw.size());
     return values;
   }
 
@@ -44,7 +44,7 @@ class Golden {
     const TensorInfo& info = tensor(name, shape);
     std::vector<std::byte> raw = bytes(name, info, DType::I32);
     std::vector<std::int32_t> values(raw.size() / sizeof(std::int32_t));
-    std::memcpy(values.data(), raw.data(), raw.size());
+    if (!raw.empty()) std::memcpy(values.data(), raw.data(), raw.size());
     return values;
   }
 
