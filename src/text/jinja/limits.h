@@ -13,7 +13,7 @@ struct RenderLimits {
   std::uint64_t max_steps = 20'000'000;
   std::size_t max_output_bytes = 64u << 20;   // of any one string, the result included
   std::size_t max_memory_bytes = 256u << 20;  // of all values alive at one time
-  int max_depth = 2000;                       // nested evaluations: expressions, blocks, macros
+  int max_depth = 600;                        // nested evaluations: expressions, blocks, macros
 };
 
 // The largest template and the deepest nesting the parser accepts.
