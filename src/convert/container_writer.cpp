@@ -15,13 +15,12 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kChunkBytes = 8u << 20;
-constexpr std::string_view kPartSuffix = ".part";
 
 // What a writer leaves in its directories besides text files.
-bool is_our_file(std::string_view name) {
-  if (name.ends_with(kPartSuffix)) name.remove_suffix(kPartSuffix.size());
+bool is_our_file(const std::string& name) {
   return name == "dense.bin" || name == kChecksumsFile || name == kManifestFile ||
-         name == kProgressFile || (name.starts_with("experts-") && name.ends_with(".bin"));
+         name == kProgressFile || name.ends_with(".part") ||
+         (name.starts_with("experts-") && name.ends_with(".bin"));
 }
 
 void create_directory(const std::string& directory) {
@@ -84,7 +83,6 @@ ContainerWriter::ContainerWriter(std::string directory, const ContainerSpec& spe
       parts.emplace_back(file.path, file.bytes, OutputFile::Mode::Resume);
     }
   }
-  sync_directories();
 }
 
 void ContainerWriter::check_space(bool resuming) const {
@@ -125,7 +123,7 @@ void ContainerWriter::prepare_directories(const WriterOptions& options) {
     }
     return;
   }
-  const bool ours = found && found->header.value("identity", Json()) == options.identity;
+  const bool ours = found && found->header.value("identity", "") == options.identity;
   if (holds_container(directory_) && !ours) {
     fail(Errc::BadInput,
          "{}: holds a container already; give another directory, or --force to "
@@ -140,8 +138,7 @@ void ContainerWriter::prepare_directories(const WriterOptions& options) {
   }
   if (found) return;
   for (const std::string& name : list_files(directory_)) {
-    // A writer that was killed before it had begun.
-    if (name == fmt::format("{}{}", kProgressFile, kPartSuffix)) continue;
+    if (name.ends_with(".part")) continue;
     fail(Errc::BadInput,
          "{}: is not empty (it has {}); give an empty directory, or --force to "
          "write into it all the same",
@@ -168,11 +165,6 @@ void ContainerWriter::resume(const FoundProgress& found) {
       notes_[record] = piece.note;
     }
   }
-}
-
-bool ContainerWriter::has_tensor(std::size_t index) const {
-  const std::lock_guard lock(mutex_);
-  return tensors_done_[index];
 }
 
 bool ContainerWriter::has_record(std::size_t bank, std::int64_t expert) const {
@@ -284,21 +276,14 @@ void ContainerWriter::finish(const ScrubOptions& verify,
          report.damage.front().path, report.damage.front().name, report.damage.front().what);
   }
   if (accept) accept(*written);
-  sync_directories();
+  for (const auto& parts : files_) {
+    for (const OutputFile& part : parts) {
+      sync_directory(fs::path(part.path()).parent_path().string());
+    }
+  }
   write_whole_file(path(kManifestFile), manifest_text(manifest_));
   log_.reset();
   remove_file(path(kProgressFile));
-}
-
-// A name that is lost with the power is a file whose bytes are lost, though they were synced.
-void ContainerWriter::sync_directories() const {
-  std::set<std::string> directories;
-  for (const auto& parts : files_) {
-    for (const OutputFile& part : parts) {
-      directories.insert(fs::path(part.path()).parent_path().string());
-    }
-  }
-  for (const std::string& directory : directories) sync_directory(directory);
 }
 
 std::string ContainerWriter::path(std::string_view name) const {

@@ -45,7 +45,7 @@ class ContainerWriter {
   const ContainerManifest& layout() const { return manifest_; }
 
   // What an earlier writer completed.
-  bool has_tensor(std::size_t index) const;
+  bool has_tensor(std::size_t index) const { return tensors_done_[index]; }
   bool has_record(std::size_t bank, std::int64_t expert) const;
   std::uint64_t resumed_bytes() const { return resumed_bytes_; }
   std::string record_note(std::size_t bank, std::int64_t expert) const;
@@ -67,7 +67,6 @@ class ContainerWriter {
   void prepare_directories(const WriterOptions& options);
   void resume(const FoundProgress& found);
   void check_space(bool resuming) const;
-  void sync_directories() const;
   // These two with mutex_ held.
   void complete(DonePiece piece, std::uint64_t bytes, std::size_t file);
   void checkpoint();

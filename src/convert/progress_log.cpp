@@ -18,13 +18,10 @@ std::string line_of(const DonePiece& piece) {
                      piece.note);
 }
 
-// Returns the length of the new file.
-std::uint64_t write_header(const std::string& path, const Json& header) {
+std::string header_line(Json header) {
   Json line = {{"format", kFormat}};
   line.update(header);
-  const std::string text = dump_json(line) + "\n";
-  write_whole_file(path, text);
-  return text.size();
+  return dump_json(line) + "\n";
 }
 
 bool take_integer(std::string_view& line, std::int64_t& value) {
@@ -85,7 +82,11 @@ std::optional<FoundProgress> read_progress(const std::string& path) {
 }
 
 ProgressLog::ProgressLog(const std::string& path, const Json& header)
-    : ProgressLog(path, write_header(path, header)) {}
+    : ProgressLog((write_whole_file(path, header_line(header)), path), header_line(header).size()) {
+}
+
+ProgressLog::ProgressLog(const std::string& path, std::uint64_t resume_at)
+    : file_(path, resume_at, OutputFile::Mode::Resume), end_(resume_at) {}
 
 void ProgressLog::append(std::span<const DonePiece> pieces) {
   std::string lines;

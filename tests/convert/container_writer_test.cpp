@@ -159,20 +159,6 @@ TEST_F(ContainerWriterTest, StartingOverMakesTheOldOneDisappear) {
   EXPECT_EQ(test::directory_bytes(directory()), before);
 }
 
-TEST_F(ContainerWriterTest, StartingOverRemovesOnlyItsOwnFiles) {
-  dir_.write("out/thesis.txt", "precious");
-  dir_.write("out/film.mkv.part", "half a film");
-  dir_.write("out/experts-000.bin", "old");
-  WriterOptions over = options();
-  over.start_over = true;
-  ContainerWriter writer(directory(), spec_, over);
-  write_all(writer);
-  writer.finish({}, {});
-  EXPECT_EQ(read_text_file(directory() + "/thesis.txt"), "precious");
-  EXPECT_EQ(read_text_file(directory() + "/film.mkv.part"), "half a film");
-  EXPECT_EQ(open_source(directory())->records().size(), 14u);
-}
-
 TEST_F(ContainerWriterTest, RefusesADirectoryWithOtherThings) {
   dir_.write("out/thesis.txt", "precious");
   expect_error(Errc::BadInput, {"not empty", "thesis.txt"},
