@@ -64,3 +64,16 @@ function(moeflux_test name)
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60
     PROPERTIES LABELS ${ARG_LABELS} TIMEOUT ${ARG_TIMEOUT})
 endfunction()
+
+# moeflux_python_test(NAME script.py arguments...)
+# A test that python3 runs. A script skips itself by exiting with 77; without python3 all are skipped.
+function(moeflux_python_test name)
+  find_package(Python3 QUIET COMPONENTS Interpreter)
+  if(Python3_Interpreter_FOUND)
+    add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} ${ARGN})
+  else()
+    add_test(NAME ${name} COMMAND ${CMAKE_COMMAND} -E echo "SKIP: python3 is not on this machine")
+  endif()
+  set_tests_properties(${name} PROPERTIES LABELS unit TIMEOUT 60 SKIP_RETURN_CODE 77
+    SKIP_REGULAR_EXPRESSION "^SKIP: python3")
+endfunction()

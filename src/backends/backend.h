@@ -1,5 +1,5 @@
-// A backend: memory, and the operations of op.h on it. Calls come from one thread; results are complete on return as
-// seen by later calls and by download().
+// A backend: memory, and the operations of op.h on it. Calls come from one thread; results are
+// complete on return as seen by later calls and by download().
 #pragma once
 
 #include <cstddef>
@@ -31,9 +31,15 @@ class Backend {
   virtual void combine(const CombineOp& op) = 0;
 };
 
+enum class Precision {
+  Exact,  // activations stay f32
+  Fast,   // products with quantized weights take activations rounded to 8 bits
+};
+
 struct BackendOptions {
   std::string_view cpu_isa = {};  // "scalar", "avx2", ...; empty: the best this processor has
-  int n_threads = 0;            // 0: every core this process may use
+  int n_threads = 0;              // 0: every core this process may use
+  Precision precision = Precision::Exact;
   std::int64_t max_context = 0;  // longest sequence attention will see: sizes scratch
 };
 

@@ -1,9 +1,10 @@
-// The coarse operations a forward pass is made of, as plain parameter structs. Families do not know them, backends
-// know nothing else.
+// The coarse operations a forward pass is made of, as plain parameter structs. Families do not know
+// them, backends know nothing else.
 //
-// Activations are f32, row-major, one row per token. Pointers lie in the backend's own memory (Backend::allocate).
-// Every row of a result depends only on the same row of the inputs (and on the sequence's own state), with a fixed
-// order of summation: batching, chunking and the number of threads never change a number.
+// Activations are f32, row-major, one row per token. Pointers lie in the backend's own memory
+// (Backend::allocate). Every row of a result depends only on the same row of the inputs (and on the
+// sequence's own state), with a fixed order of summation: batching, chunking and the number of
+// threads never change a number.
 #pragma once
 
 #include <cstdint>
@@ -85,8 +86,8 @@ struct AttentionOp {
   float* out;  // [n, n_heads * d_head]
 };
 
-// Causal depthwise convolution with SiLU. The state holds the conv_width - 1 inputs before this call, oldest first,
-// and is advanced.
+// Causal depthwise convolution with SiLU. The state holds the conv_width - 1 inputs before this
+// call, oldest first, and is advanced.
 struct ShortConvOp {
   const float* x;       // [n, channels]
   const float* weight;  // [channels, width]
@@ -97,13 +98,14 @@ struct ShortConvOp {
   float* out;  // [n, channels]
 };
 
-// The gated delta rule over n tokens: L2-normalised queries and keys, decay, state update, read-out, gated norm.
+// The gated delta rule over n tokens: L2-normalised queries and keys, decay, state update,
+// read-out, gated norm.
 struct GatedDeltaOp {
   const GatedDeltaSpec* spec;
-  const float* qkv;  // [n, conv_dim], after the convolution
-  const float* z;    // [n, value_dim]
-  const float* b;    // [n, n_value_heads]
-  const float* a;    // [n, n_value_heads]
+  const float* qkv;      // [n, conv_dim], after the convolution
+  const float* z;        // [n, value_dim]
+  const float* b;        // [n, n_value_heads]
+  const float* a;        // [n, n_value_heads]
   const float* a_log;    // [n_value_heads]
   const float* dt_bias;  // [n_value_heads]
   const float* norm;     // [d_value]
@@ -113,7 +115,8 @@ struct GatedDeltaOp {
   float* out;  // [n, value_dim]
 };
 
-// Latent attention in its absorbed form: one key of kv_rank + d_rope values per position, shared by all heads.
+// Latent attention in its absorbed form: one key of kv_rank + d_rope values per position, shared by
+// all heads.
 struct LatentAttentionOp {
   const MlaSpec* spec;
   const float* q_latent;  // [n, n_heads, kv_rank]
@@ -127,8 +130,8 @@ struct LatentAttentionOp {
   float* out;  // [n, n_heads, kv_rank]: the attended latents
 };
 
-// One small matrix per head: y[i, h] = W_h x[i, h], or W_h^T x[i, h]. W_h is rows [h * head_rows + row0, ... + rows) of
-// `weight`.
+// One small matrix per head: y[i, h] = W_h x[i, h], or W_h^T x[i, h]. W_h is rows [h * head_rows +
+// row0, ... + rows) of `weight`.
 struct HeadMatmulOp {
   WeightView weight;
   int n_heads;
@@ -157,7 +160,8 @@ struct FfnOp {
   float* y;       // [*, d_model]
 };
 
-// out[i] = sum over slots, in slot order, of weights[i, slot] * experts[i, slot], plus the shared expert.
+// out[i] = sum over slots, in slot order, of weights[i, slot] * experts[i, slot], plus the shared
+// expert.
 struct CombineOp {
   const float* experts;      // [n, top_k, d]
   const float* weights;      // [n, top_k]

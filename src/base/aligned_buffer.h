@@ -1,5 +1,5 @@
-// A fixed-size block of 64-byte aligned memory. Pages are committed when first touched, so a buffer sized for the longest
-// context costs only what is used of it. Zero-filled.
+// A fixed-size block of 64-byte aligned memory. Pages are committed when first touched, so a buffer
+// sized for the longest context costs only what is used of it. Zero-filled.
 #pragma once
 
 #include <cstddef>

@@ -22,7 +22,9 @@ Registers cpuid(unsigned leaf, unsigned subleaf) {
   return r;
 }
 
-bool bit(unsigned value, int index) { return ((value >> index) & 1u) != 0; }
+bool bit(unsigned value, int index) {
+  return ((value >> index) & 1u) != 0;
+}
 
 // Which register files the operating system saves on a task switch.
 std::uint64_t saved_state() {
@@ -42,8 +44,8 @@ CpuFeatures probe() {
   const Registers seven = cpuid(7, 0);
   const Registers seven_one = cpuid(7, 1);
   f.avx2 = os_avx && bit(seven.b, 5) && bit(seven.b, 8) && bit(one.c, 12) && bit(one.c, 29);
-  f.avx512 =
-      f.avx2 && os_avx512 && bit(seven.b, 16) && bit(seven.b, 17) && bit(seven.b, 30) && bit(seven.b, 31);
+  f.avx512 = f.avx2 && os_avx512 && bit(seven.b, 16) && bit(seven.b, 17) && bit(seven.b, 30) &&
+             bit(seven.b, 31);
   f.avx512_vnni = f.avx512 && bit(seven.c, 11);
   f.avx512_vbmi = f.avx512 && bit(seven.c, 1);
   f.avx512_bf16 = f.avx512 && bit(seven_one.a, 5);
@@ -55,7 +57,9 @@ CpuFeatures probe() {
 
 #else
 
-CpuFeatures probe() { return {}; }
+CpuFeatures probe() {
+  return {};
+}
 
 #endif
 

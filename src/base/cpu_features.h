@@ -6,7 +6,8 @@
 namespace moeflux {
 
 struct CpuFeatures {
-  bool avx2 = false;  // with FMA, F16C and BMI2, which every processor with AVX2 that we care for has
+  bool avx2 =
+      false;  // with FMA, F16C and BMI2, which every processor with AVX2 that we care for has
   bool avx512 = false;  // F, BW, DQ, VL
   bool avx512_vnni = false;
   bool avx512_bf16 = false;

@@ -1,8 +1,9 @@
 // The one exception type of the project, and the assertion for our own bugs.
 //
-// Throw Error for what ends an open or a request: its message says what is wrong, where (file, tensor, field) and
-// what to do. Return a value for what is expected (a cache miss, a stop reason). Use MOEFLUX_ASSERT for what only a
-// bug of ours can cause. The library never prints, exits or aborts on bad input.
+// Throw Error for what ends an open or a request: its message says what is wrong, where (file,
+// tensor, field) and what to do. Return a value for what is expected (a cache miss, a stop reason).
+// Use MOEFLUX_ASSERT for what only a bug of ours can cause. The library never prints, exits or
+// aborts on bad input.
 #pragma once
 
 #include <stdexcept>
@@ -14,12 +15,12 @@
 namespace moeflux {
 
 enum class Errc {
-  BadInput,      // a file, template or request is malformed
-  Unsupported,   // well-formed, but not something this engine runs
-  NotFound,      // a file, tensor or name that must exist does not
-  Io,            // the operating system refused or failed a read or write
-  OutOfMemory,   // the memory the user allows is not enough
-  LimitExceeded, // a documented bound (context length, template output, ...) was reached
+  BadInput,       // a file, template or request is malformed
+  Unsupported,    // well-formed, but not something this engine runs
+  NotFound,       // a file, tensor or name that must exist does not
+  Io,             // the operating system refused or failed a read or write
+  OutOfMemory,    // the memory the user allows is not enough
+  LimitExceeded,  // a documented bound (context length, template output, ...) was reached
   Cancelled,
 };
 
@@ -42,8 +43,8 @@ template <class... Args>
 }  // namespace moeflux
 
 // Checked in every build: a wrong answer costs more than a branch.
-#define MOEFLUX_ASSERT(condition)                                            \
-  do {                                                                       \
-    if (!(condition)) [[unlikely]]                                           \
-      ::moeflux::assertion_failed(#condition, __FILE__, __LINE__);           \
+#define MOEFLUX_ASSERT(condition)                                  \
+  do {                                                             \
+    if (!(condition)) [[unlikely]]                                 \
+      ::moeflux::assertion_failed(#condition, __FILE__, __LINE__); \
   } while (false)

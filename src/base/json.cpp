@@ -24,29 +24,35 @@ class ParseGuard {
     if (event == Json::parse_event_t::object_end) open_.pop_back();
     if (event == Json::parse_event_t::key) {
       auto& keys = open_.back();
-      if (keys.size() == kMaxKeys) fail(Errc::BadInput, "an object has more than {} keys", kMaxKeys);
+      if (keys.size() == kMaxKeys)
+        fail(Errc::BadInput, "an object has more than {} keys", kMaxKeys);
       if (!keys.insert(parsed.get<std::string>()).second) {
-        fail(Errc::BadInput, "the key \"{}\" appears twice in one object", parsed.get<std::string>());
+        fail(Errc::BadInput, "the key \"{}\" appears twice in one object",
+             parsed.get<std::string>());
       }
     }
     return true;
   }
 
  private:
-  std::vector<std::unordered_set<std::string>> open_;  // keys of the objects around the current place
+  std::vector<std::unordered_set<std::string>>
+      open_;  // keys of the objects around the current place
 };
 
-std::int64_t as_integer(const Json& value, std::string_view key, const std::string& origin, std::int64_t min,
-                        std::int64_t max) {
+std::int64_t as_integer(const Json& value, std::string_view key, const std::string& origin,
+                        std::int64_t min, std::int64_t max) {
   const bool too_large = value.is_number_unsigned() &&
                          value.get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX);
   // Some exporters write 8.0 for 8; anything with a fraction is an error.
-  const bool whole = value.is_number_float() && std::trunc(value.get<double>()) == value.get<double>() &&
+  const bool whole = value.is_number_float() &&
+                     std::trunc(value.get<double>()) == value.get<double>() &&
                      std::abs(value.get<double>()) < 9e15;
   if (too_large || (!value.is_number_integer() && !whole)) {
-    fail(Errc::BadInput, "{}: \"{}\" must be an integer, but is {}", origin, key, dump_json(value).substr(0, 80));
+    fail(Errc::BadInput, "{}: \"{}\" must be an integer, but is {}", origin, key,
+         dump_json(value).substr(0, 80));
   }
-  const auto integer = whole ? static_cast<std::int64_t>(value.get<double>()) : value.get<std::int64_t>();
+  const auto integer =
+      whole ? static_cast<std::int64_t>(value.get<double>()) : value.get<std::int64_t>();
   if (integer < min || integer > max) {
     fail(Errc::BadInput, "{}: \"{}\" is {}, outside of {} to {}", origin, key, integer, min, max);
   }
@@ -65,10 +71,11 @@ double as_number(const Json& value, std::string_view key, const std::string& ori
 
 Json parse_json(std::string_view text, std::string_view origin) {
   try {
-    return Json::parse(text.begin(), text.end(), [guard = ParseGuard()](int depth, Json::parse_event_t event,
-                                                                        Json& parsed) mutable {
-      return guard(depth, event, parsed);
-    });
+    return Json::parse(
+        text.begin(), text.end(),
+        [guard = ParseGuard()](int depth, Json::parse_event_t event, Json& parsed) mutable {
+          return guard(depth, event, parsed);
+        });
   } catch (const Json::exception& error) {
     fail(Errc::BadInput, "{}: not valid JSON: {}", origin, error.what());
   } catch (const Error& error) {
@@ -84,7 +91,8 @@ std::string dump_json(const Json& value, int indent) {
   return value.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
-JsonFields::JsonFields(const Json& object, std::string origin) : object_(object), origin_(std::move(origin)) {
+JsonFields::JsonFields(const Json& object, std::string origin)
+    : object_(object), origin_(std::move(origin)) {
   if (!object.is_object()) fail(Errc::BadInput, "{}: must be a JSON object", origin_);
 }
 
@@ -93,7 +101,9 @@ const Json* JsonFields::find(std::string_view key) const {
   return it == object_.end() || it->is_null() ? nullptr : &*it;
 }
 
-bool JsonFields::has(std::string_view key) const { return find(key) != nullptr; }
+bool JsonFields::has(std::string_view key) const {
+  return find(key) != nullptr;
+}
 
 const Json& JsonFields::required(std::string_view key) const {
   const Json* value = find(key);
@@ -111,7 +121,9 @@ std::int64_t JsonFields::integer_or(std::string_view key, std::int64_t fallback,
   return value == nullptr ? fallback : as_integer(*value, key, origin_, min, max);
 }
 
-double JsonFields::number(std::string_view key) const { return as_number(required(key), key, origin_); }
+double JsonFields::number(std::string_view key) const {
+  return as_number(required(key), key, origin_);
+}
 
 double JsonFields::number_or(std::string_view key, double fallback) const {
   const Json* value = find(key);

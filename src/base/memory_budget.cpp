@@ -6,6 +6,8 @@
 #include <optional>
 #include <sstream>
 
+#include <unistd.h>
+
 #include "base/error.h"
 
 namespace moeflux {
@@ -77,8 +79,8 @@ void MemoryBudget::Reservation::release() {
 MemoryBudget::Reservation MemoryBudget::reserve(const std::string& tag, std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   if (bytes > ceiling_ - used_) {
-    fail(Errc::OutOfMemory, "{} needs {}, but only {} of the {} allowed are left", tag, format_bytes(bytes),
-         format_bytes(ceiling_ - used_), format_bytes(ceiling_));
+    fail(Errc::OutOfMemory, "{} needs {}, but only {} of the {} allowed are left", tag,
+         format_bytes(bytes), format_bytes(ceiling_ - used_), format_bytes(ceiling_));
   }
   used_ += bytes;
   by_tag_[tag] += bytes;
@@ -95,7 +97,16 @@ std::map<std::string, std::uint64_t> MemoryBudget::by_tag() const {
   return by_tag_;
 }
 
-std::uint64_t available_memory() { return std::min(mem_available(), cgroup_available()); }
+std::uint64_t available_memory() {
+  return std::min(mem_available(), cgroup_available());
+}
+
+std::uint64_t process_memory() {
+  std::ifstream statm("/proc/self/statm");
+  std::uint64_t size = 0, resident = 0;
+  statm >> size >> resident;
+  return resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
 
 std::string format_bytes(std::uint64_t bytes) {
   if (bytes < 1024) return fmt::format("{} B", bytes);

@@ -1,5 +1,5 @@
-// The ceiling on memory, and who holds how much of it. Every large allocation reserves here first, so that the sum can
-// never exceed what the user allows. Thread-safe.
+// The ceiling on memory, and who holds how much of it. Every large allocation reserves here first,
+// so that the sum can never exceed what the user allows. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -49,6 +49,9 @@ class MemoryBudget {
 
 // What this process may still use: the smaller of MemAvailable and what its cgroups leave.
 std::uint64_t available_memory();
+
+// What this process occupies now (its resident set).
+std::uint64_t process_memory();
 
 std::string format_bytes(std::uint64_t bytes);  // "6.0 GiB"
 

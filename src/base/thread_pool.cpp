@@ -5,6 +5,9 @@
 #include <utility>
 
 #include <sched.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #include "base/error.h"
 
@@ -18,42 +21,59 @@ int usable_cores() {
   return std::max(1, CPU_COUNT(&set));
 }
 
+void pause_a_moment() {
+#if defined(__x86_64__)
+  _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// Returns when `value` is no longer `old`.
+void wait_while(const std::atomic<std::uint32_t>& value, std::uint32_t old) {
+  constexpr int kSpins = 1000;  // some ten microseconds
+  for (int i = 0; i < kSpins; ++i) {
+    if (value.load(std::memory_order_acquire) != old) return;
+    pause_a_moment();
+  }
+  value.wait(old, std::memory_order_acquire);
+}
+
 }  // namespace
 
 ThreadPool::ThreadPool(int n_threads) {
   const int n = n_threads > 0 ? n_threads : usable_cores();
   try {
-    for (int worker = 1; worker < n; ++worker) workers_.emplace_back([this, worker] { work(worker); });
+    for (int worker = 1; worker < n; ++worker)
+      workers_.emplace_back([this, worker] { work(worker); });
   } catch (const std::system_error& error) {
     const int started = size();
     stop();  // the destructor will not run, and the threads that did start wait for us
-    fail(Errc::LimitExceeded, "the system lets this process start only {} of {} threads ({}); ask for fewer", started, n,
+    fail(Errc::LimitExceeded,
+         "the system lets this process start only {} of {} threads ({}); ask for fewer", started, n,
          error.what());
   }
 }
 
-ThreadPool::~ThreadPool() { stop(); }
+ThreadPool::~ThreadPool() {
+  stop();
+}
 
 void ThreadPool::stop() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  wake_.notify_all();
+  stopping_.store(true);
+  generation_.fetch_add(1);
+  generation_.notify_all();
   workers_.clear();  // joins while the members they use are still alive
 }
 
 void ThreadPool::work(int worker) {
-  std::uint64_t seen = 0;
-  std::unique_lock lock(mutex_);
+  std::uint32_t seen = 0;
   while (true) {
-    wake_.wait(lock, [&] { return stopping_ || generation_ != seen; });
-    if (stopping_) return;
-    seen = generation_;
-    lock.unlock();
+    wait_while(generation_, seen);
+    ++seen;
+    if (stopping_.load()) return;
     run_loop(worker);
-    lock.lock();
-    if (--n_busy_ == 0) done_.notify_one();
+    if (n_busy_.fetch_sub(1) == 1) n_busy_.notify_one();
   }
 }
 
@@ -64,7 +84,7 @@ void ThreadPool::run_loop(int worker) {
     try {
       loop_.call(loop_.body, begin, std::min(begin + loop_.grain, loop_.count), worker);
     } catch (...) {
-      const std::lock_guard lock(mutex_);
+      const std::lock_guard lock(error_mutex_);
       if (!error_) error_ = std::current_exception();
       next_.store(loop_.count, std::memory_order_relaxed);
     }
@@ -80,17 +100,15 @@ void ThreadPool::run(const Loop& loop) {
     }
     return;
   }
-  {
-    const std::lock_guard lock(mutex_);
-    loop_ = loop;
-    next_.store(0, std::memory_order_relaxed);
-    n_busy_ = static_cast<int>(workers_.size());
-    ++generation_;
-  }
-  wake_.notify_all();
+  loop_ = loop;
+  next_.store(0, std::memory_order_relaxed);
+  n_busy_.store(static_cast<std::uint32_t>(workers_.size()), std::memory_order_relaxed);
+  generation_.fetch_add(1);  // publishes the above
+  generation_.notify_all();
   run_loop(0);
-  std::unique_lock lock(mutex_);
-  done_.wait(lock, [&] { return n_busy_ == 0; });
+  for (std::uint32_t busy = n_busy_.load(); busy != 0; busy = n_busy_.load()) {
+    wait_while(n_busy_, busy);
+  }
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
 }
 

@@ -1,11 +1,14 @@
-// A fixed set of threads that share loops. One thread at a time may call parallel_for; the caller works too.
+// A fixed set of threads that share loops. One thread at a time may call parallel_for; the caller
+// works too.
 //
-// Which thread runs which part of a loop is not defined, so a body must compute each index independently of the
-// others: then results are the same for every number of threads.
+// Threads that have nothing to do spin for some microseconds, since the next loop of a forward pass
+// usually follows at once, and then sleep.
+//
+// Which thread runs which part of a loop is not defined, so a body must compute each index
+// independently of the others: then results are the same for every number of threads.
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <mutex>
@@ -16,8 +19,8 @@ namespace moeflux {
 
 class ThreadPool {
  public:
-  // n_threads >= 1, the caller included. 0: one per core this process may run on. Throws Error when the system refuses
-  // to start that many.
+  // n_threads >= 1, the caller included. 0: one per core this process may run on. Throws Error when
+  // the system refuses to start that many.
   explicit ThreadPool(int n_threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -25,8 +28,9 @@ class ThreadPool {
 
   int size() const { return static_cast<int>(workers_.size()) + 1; }
 
-  // Calls body(begin, end, worker) for disjoint ranges that cover [0, count), each of at most `grain` indices.
-  // worker is in [0, size()): the index of per-thread scratch. The first exception of a body is rethrown here.
+  // Calls body(begin, end, worker) for disjoint ranges that cover [0, count), each of at most
+  // `grain` indices. worker is in [0, size()): the index of per-thread scratch. The first exception
+  // of a body is rethrown here.
   template <class Body>
   void parallel_for(std::int64_t count, std::int64_t grain, const Body& body) {
     run({&body,
@@ -50,14 +54,14 @@ class ThreadPool {
   void run_loop(int worker);
 
   std::vector<std::jthread> workers_;
-  std::mutex mutex_;
-  std::condition_variable wake_, done_;
-  std::uint64_t generation_ = 0;  // counts loops; a worker joins each generation once
-  int n_busy_ = 0;
-  bool stopping_ = false;
-  Loop loop_;
-  std::atomic<std::int64_t> next_{0};
+  Loop loop_;  // written only while no worker is busy
+  std::atomic<bool> stopping_{false};
+  std::mutex error_mutex_;
   std::exception_ptr error_;
+  // Each on a cache line of its own: all threads watch them.
+  alignas(64) std::atomic<std::uint32_t> generation_{0};  // counts loops; a worker joins each once
+  alignas(64) std::atomic<std::uint32_t> n_busy_{0};
+  alignas(64) std::atomic<std::int64_t> next_{0};
 };
 
 }  // namespace moeflux

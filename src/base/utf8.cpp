@@ -59,7 +59,9 @@ std::string replace_invalid_utf8(std::string_view text) {
 }
 
 void append_utf8(std::string& out, char32_t c) {
-  const auto put = [&](char32_t byte) { out.push_back(static_cast<char>(static_cast<unsigned char>(byte))); };
+  const auto put = [&](char32_t byte) {
+    out.push_back(static_cast<char>(static_cast<unsigned char>(byte)));
+  };
   if (c < 0x80) {
     put(c);
   } else if (c < 0x800) {

@@ -10,8 +10,9 @@ namespace moeflux {
 
 inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";  // U+FFFD
 
-// One step of decoding. `length` is 1..4 bytes when `valid`, otherwise the length of the ill-formed part that one
-// U+FFFD replaces (Unicode's "maximal subpart" rule, as Python and the browsers do it).
+// One step of decoding. `length` is 1..4 bytes when `valid`, otherwise the length of the ill-formed
+// part that one U+FFFD replaces (Unicode's "maximal subpart" rule, as Python and the browsers do
+// it).
 struct Utf8Step {
   char32_t code_point;
   std::size_t length;

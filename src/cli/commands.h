@@ -13,6 +13,10 @@ void add_verify_command(CommandLine& line);
 void add_eval_command(CommandLine& line);
 void add_convert_command(CommandLine& line);
 void add_check_command(CommandLine& line);
+void add_synth_command(CommandLine& line);
+void add_trace_command(CommandLine& line);
+void add_doctor_command(CommandLine& line);
+void add_plan_command(CommandLine& line);
 void add_version_command(CommandLine& line);
 
 }  // namespace moeflux::cli

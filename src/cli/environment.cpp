@@ -12,22 +12,33 @@ std::optional<std::string> variable(const char* name) {
   return value;
 }
 
+std::optional<std::string> cache_home() {
+  if (const auto given = variable("XDG_CACHE_HOME")) return given;
+  const auto home = variable("HOME");
+  return home ? std::optional(*home + "/.cache") : std::nullopt;
+}
+
 }  // namespace
 
 const Environment& environment() {
   static const Environment read{.model = variable("MOEFLUX_MODEL"),
                                 .ram = variable("MOEFLUX_RAM"),
                                 .threads = variable("MOEFLUX_THREADS"),
-                                .no_color = variable("NO_COLOR")};
+                                .cpu_isa = variable("MOEFLUX_CPU_ISA"),
+                                .no_color = variable("NO_COLOR"),
+                                .cache_home = cache_home()};
   return read;
 }
 
 std::vector<EnvironmentVariable> environment_variables() {
   const Environment& values = environment();
-  return {{"MOEFLUX_MODEL", "the model to use when a command names none", values.model},
-          {"MOEFLUX_RAM", "ceiling for memory, as --ram", values.ram},
-          {"MOEFLUX_THREADS", "threads to compute with, as --threads", values.threads},
-          {"NO_COLOR", "set to anything: no colours", values.no_color}};
+  return {
+      {"MOEFLUX_MODEL", "the model to use when a command names none", values.model},
+      {"MOEFLUX_RAM", "ceiling for memory, as --ram", values.ram},
+      {"MOEFLUX_THREADS", "threads to compute with, as --threads", values.threads},
+      {"MOEFLUX_CPU_ISA", "force an instruction set: scalar, avx2, avx512", values.cpu_isa},
+      {"XDG_CACHE_HOME", "where usage profiles are kept (default: ~/.cache)", values.cache_home},
+      {"NO_COLOR", "set to anything: no colours", values.no_color}};
 }
 
 }  // namespace moeflux::cli

@@ -8,11 +8,13 @@
 
 namespace moeflux::cli {
 
-struct Environment {                    // a variable that is empty counts as not set
-  std::optional<std::string> model;     // MOEFLUX_MODEL
-  std::optional<std::string> ram;       // MOEFLUX_RAM
-  std::optional<std::string> threads;   // MOEFLUX_THREADS
-  std::optional<std::string> no_color;  // NO_COLOR
+struct Environment {                      // a variable that is empty counts as not set
+  std::optional<std::string> model;       // MOEFLUX_MODEL
+  std::optional<std::string> ram;         // MOEFLUX_RAM
+  std::optional<std::string> threads;     // MOEFLUX_THREADS
+  std::optional<std::string> cpu_isa;     // MOEFLUX_CPU_ISA
+  std::optional<std::string> no_color;    // NO_COLOR
+  std::optional<std::string> cache_home;  // XDG_CACHE_HOME, else .cache in HOME
 };
 const Environment& environment();
 

@@ -39,6 +39,10 @@ int run(const std::vector<std::string>& arguments) {
   add_eval_command(line);
   add_convert_command(line);
   add_check_command(line);
+  add_synth_command(line);
+  add_doctor_command(line);
+  add_plan_command(line);
+  add_trace_command(line);
   add_version_command(line);
   line.example("run \"What is 12 + 30?\"");
   line.example("info models/demo");

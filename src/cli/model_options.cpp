@@ -72,6 +72,23 @@ std::uint64_t memory_limit(const ModelOptions& options) {
   return 0;
 }
 
+ReaderKind reader_kind(const std::string& name) {
+  if (name == "auto") return ReaderKind::Auto;
+  if (name == "uring") return ReaderKind::Uring;
+  if (name == "pool") return ReaderKind::Pool;
+  throw UsageError(fmt::format("--reader: \"{}\" is not one of auto, uring, pool", name));
+}
+
+std::optional<int> lookahead_width(const std::string& text) {
+  if (text == "auto") return std::nullopt;
+  int width = -1;
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), width);
+  if (result.ec != std::errc() || result.ptr != text.data() + text.size() || width < 0) {
+    throw UsageError(fmt::format("--lookahead: \"{}\" is neither auto nor a number", text));
+  }
+  return width;
+}
+
 }  // namespace
 
 std::uint64_t parse_size(const std::string& text, const std::string& option) {
@@ -105,6 +122,16 @@ void add_machine_options(Command& command, ModelOptions& options) {
               "threads (default: every core) [env: MOEFLUX_THREADS]")
       .option("--ram", options.ram, "SIZE",
               "ceiling for memory, such as 6G (default: what is free) [env: MOEFLUX_RAM]");
+  command.group("Streaming")
+      .option("--reader", options.reader, "KIND",
+              "auto, uring or pool: how experts are read (default: auto)")
+      .option(
+          "--cache-policy", options.cache_policy, "NAME",
+          fmt::format("which experts to give up: {} (default: {})", policy_names(), kDefaultPolicy))
+      .option("--lookahead", options.lookahead, "N",
+              "experts per layer to read ahead by guess; auto: as it pays (default)")
+      .flag("--preload", options.preload, "fill the expert cache before the first token")
+      .flag("--no-profile", options.no_profile, "neither use nor keep a profile of expert usage");
 }
 
 ModelArgument take_model(const ModelOptions& options, const std::vector<std::string>& arguments) {
@@ -130,7 +157,18 @@ std::unique_ptr<Engine> open_engine(const std::string& model, const ModelOptions
   engine_options.n_threads = thread_count(options);
   engine_options.memory_bytes = memory_limit(options);
   if (options.context && *options.context < 1) throw UsageError("--ctx-size must be at least 1");
+  engine_options.precision = options.precision;
+  if (options.exact) engine_options.precision = Precision::Exact;
+  if (options.fast) engine_options.precision = Precision::Fast;
   engine_options.context_length = options.context.value_or(0);
+  engine_options.reader.kind = reader_kind(options.reader);
+  engine_options.cache_policy = options.cache_policy;
+  engine_options.preload = options.preload;
+  if (!options.no_profile && environment().cache_home) {
+    engine_options.profile_directory = *environment().cache_home;
+  }
+  engine_options.lookahead = lookahead_width(options.lookahead);
+  if (environment().cpu_isa) engine_options.cpu_isa = *environment().cpu_isa;
   ProgressBar bar(fmt::format("loading {}", model), general.show_progress());
   engine_options.progress = [&](std::uint64_t done, std::uint64_t total) {
     throw_if_interrupted();
@@ -141,7 +179,16 @@ std::unique_ptr<Engine> open_engine(const std::string& model, const ModelOptions
     general.note(fmt::format("the model's context is {} tokens; -c {} is more than it has",
                              engine->context_length(), *options.context));
   }
+  if (!engine->profile_warning().empty()) general.note(engine->profile_warning());
   return engine;
+}
+
+void save_profile(Engine& engine, const GeneralOptions& general) {
+  try {
+    engine.save_profile();
+  } catch (const Error& error) {
+    general.note(error.what());
+  }
 }
 
 }  // namespace moeflux::cli

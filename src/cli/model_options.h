@@ -18,10 +18,17 @@ struct ModelOptions {
   std::optional<std::int64_t> context;
   std::optional<std::int64_t> threads;
   std::optional<std::string> ram;
+  bool exact = false, fast = false;       // --exact or --fast, as the command offers it
+  Precision precision = Precision::Fast;  // without these
+  std::string reader = "auto";
+  std::string cache_policy = std::string(kDefaultPolicy);
+  std::string lookahead = "auto";
+  bool preload = false, no_profile = false;
 };
 
-void add_model_option(Command& command, ModelOptions& options);     // -m
-void add_machine_options(Command& command, ModelOptions& options);  // -c, -t, --ram
+void add_model_option(Command& command, ModelOptions& options);  // -m
+void add_machine_options(Command& command,
+                         ModelOptions& options);  // -c, -t, --ram and how experts are streamed
 
 // A command takes its model with -m, or as the first argument if that is a directory or a
 // .safetensors file; else the model is $MOEFLUX_MODEL, else the bundled one.
@@ -37,6 +44,9 @@ std::string only_model(const ModelOptions& options, const std::vector<std::strin
 // Opens it, showing progress. Ctrl-C while loading throws Error(Cancelled).
 std::unique_ptr<Engine> open_engine(const std::string& model, const ModelOptions& options,
                                     const GeneralOptions& general);
+
+// Keeps what was learned for the next start; a remark when that is not possible.
+void save_profile(Engine& engine, const GeneralOptions& general);
 
 // "6G", "512M", "1.5GiB": powers of 1024. Throws UsageError naming `option`.
 std::uint64_t parse_size(const std::string& text, const std::string& option);

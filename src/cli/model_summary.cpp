@@ -1,11 +1,14 @@
 #include "cli/model_summary.h"
 
 #include <algorithm>
-#include <set>
-#include <string_view>
 #include <variant>
 
 #include <fmt/format.h>
+
+#include "engine/plan.h"
+#include "engine/stop_tokens.h"
+#include "io/make_reader.h"
+#include "model/map_tensors.h"
 
 namespace moeflux::cli {
 namespace {
@@ -26,63 +29,48 @@ const char* kind_name(const MoeSpec&) {
   return "mixture of experts";
 }
 
-// Adds up the matrices of a model; vectors are too small to count.
-class MatrixCounter {
- public:
-  explicit MatrixCounter(ModelSummary& summary) : summary_(summary) {}
+std::int64_t count_parameters(const StoredMatrix& m) {
+  return m.rows * m.cols;
+}
+std::int64_t count_parameters(const StoredVector&) {
+  return 0;  // too few to count
+}
+template <class Tensors>
+std::int64_t count_all(const Tensors& tensors) {
+  std::int64_t n = 0;
+  for_each_tensor(tensors, [&](const auto& tensor) { n += count_parameters(tensor); });
+  return n;
+}
 
-  std::int64_t n_parameters() const { return n_parameters_; }
-
-  void operator()(const StoredMatrix& m) {
-    if (m.empty()) return;
-    n_parameters_ += m.rows * m.cols;
-    summary_.formats[describe(m.format)] += m.bytes();
-  }
-  void operator()(const GatedAttentionTensors<Stored>& t) { each(t.q, t.k, t.v, t.o); }
-  void operator()(const GatedDeltaTensors<Stored>& t) { each(t.qkv, t.z, t.b, t.a, t.out); }
-  void operator()(const MlaTensors<Stored>& t) {
-    each(t.q_a, t.q, t.kv_a, t.kv_b, t.embed_q, t.unembed, t.o);
-  }
-  void operator()(const DenseFfnTensors<Stored>& t) { each(t.gate, t.up, t.down); }
-  void operator()(const MoeTensors<Stored>& t) { each(t.router, t.shared, t.shared_gate); }
-  void operator()(const LayerTensors<Stored>& t) {
-    std::visit(*this, t.mixer);
-    std::visit(*this, t.ffn);
-  }
-  void operator()(const ExpertBank& bank) {
-    for (const StoredExpertBank* matrices : {&bank.gate, &bank.up, &bank.down}) {
-      for (int i = 0; i < matrices->count(); ++i) {
-        (*this)(matrices->at(i));
-        summary_.expert_bytes += matrices->at(i).bytes();
-      }
-    }
-  }
-
-  template <class... T>
-  void each(const T&... tensors) {
-    ((*this)(tensors), ...);
-  }
-
- private:
-  ModelSummary& summary_;
-  std::int64_t n_parameters_ = 0;
+// Adds to the bytes of each format.
+struct FormatCounter {
+  std::map<std::string, std::uint64_t>* formats;
+  void operator()(const StoredMatrix& m) const { (*formats)[describe(m.format)] += m.bytes(); }
+  void operator()(const StoredVector&) const {}
 };
 
-void count_weights(const ModelDescription& model, ModelSummary& summary) {
-  MatrixCounter counter(summary);
-  const ModelTensors<Stored>& tensors = model.index.tensors;
-  counter.each(tensors.embed, tensors.head);
-  for (const LayerTensors<Stored>& layer : tensors.layers) counter(layer);
-  summary.n_active = counter.n_parameters();
-  if (tensors.mtp) counter.each(tensors.mtp->fc, tensors.mtp->layer);
-  for (std::size_t i = 0; i < tensors.layers.size(); ++i) {
-    const auto* moe = std::get_if<MoeTensors<Stored>>(&tensors.layers[i].ffn);
-    if (moe == nullptr) continue;
-    const auto& spec = std::get<MoeSpec>(model.config.layers[i].ffn);
-    summary.n_active += std::int64_t{3} * spec.top_k * spec.d_expert * model.config.d_model;
+void count_experts(const ExpertBank& bank, ModelSummary& summary) {
+  for (const StoredExpertBank* matrices : {&bank.gate, &bank.up, &bank.down}) {
+    for (int i = 0; i < matrices->count(); ++i) {
+      const StoredMatrix matrix = matrices->at(i);
+      FormatCounter{&summary.formats}(matrix);
+      summary.n_parameters += count_parameters(matrix);
+      summary.expert_bytes += matrix.bytes();
+    }
   }
-  for (const ExpertBank& bank : model.index.experts) counter(bank);
-  summary.n_parameters = counter.n_parameters();
+}
+
+void count_weights(const ModelDescription& model, ModelSummary& summary) {
+  const ModelTensors<Stored>& tensors = model.index.tensors;
+  for_each_tensor(tensors, FormatCounter{&summary.formats});
+  summary.n_parameters = count_all(tensors);
+  summary.n_active = summary.n_parameters - (tensors.mtp ? count_all(*tensors.mtp) : 0);
+  for (const LayerSpec& layer : model.config.layers) {
+    const auto* moe = std::get_if<MoeSpec>(&layer.ffn);
+    if (moe == nullptr) continue;
+    summary.n_active += std::int64_t{3} * moe->top_k * moe->d_expert * model.config.d_model;
+  }
+  for (const ExpertBank& bank : model.index.experts) count_experts(bank, summary);
 }
 
 void count_layers(const ModelConfig& config, ModelSummary& summary) {
@@ -106,36 +94,15 @@ void count_memory(const std::shared_ptr<const ModelSource>& source, ModelDescrip
       Session::bytes_needed(config, 2) - Session::bytes_needed(config, 1);
   summary.context_bytes_fixed = Session::bytes_needed(config, 1) - summary.context_bytes_per_token;
   summary.floor_context = std::min<std::int64_t>(config.context_length, kDefaultContext);
-  const std::int64_t max_batch = std::min(EngineOptions().max_batch, summary.floor_context);
-  const ExpertStore store(source, std::move(model.index.experts));
-  summary.floor_bytes = summary.dense_bytes + Session::bytes_needed(config, summary.floor_context) +
-                        Forward::workspace_floats(config, max_batch) * sizeof(float) +
-                        static_cast<std::uint64_t>(summary.top_k) * store.slot_bytes();
-}
-
-// The ids of "eos_token_id", a number or a list of numbers.
-void add_end_ids(const Json& config, std::set<TokenId>& ids) {
-  const auto found = config.find("eos_token_id");
-  if (found == config.end()) return;
-  for (const Json& id : found->is_array() ? *found : Json::array({*found})) {
-    if (id.is_number_integer() && id >= 0 && id <= kMaxTokenId) ids.insert(id.get<TokenId>());
-  }
-}
-
-// As the engine collects them: the union of what every file and the family say.
-std::set<TokenId> find_stop_tokens(const ModelSource& source, const Family& family,
-                                   const Tokenizer& tokenizer) {
-  std::set<TokenId> ids;
-  add_end_ids(source.generation_config(), ids);
-  add_end_ids(source.config(), ids);
-  const auto text = source.config().find("text_config");
-  if (text != source.config().end() && text->is_object()) add_end_ids(*text, ids);
-  if (const auto eos = tokenizer.eos()) ids.insert(*eos);
-  for (const std::string_view name : family.end_tokens) {
-    const auto id = tokenizer.find_token(name);
-    if (id && tokenizer.is_added(*id)) ids.insert(*id);
-  }
-  return ids;
+  const ExpertStore store(source, model.index.experts);
+  const ModelSizes sizes = measure_sizes(*source, model, store.slot_bytes());
+  const MemoryPlan plan =
+      plan_memory(config, sizes,
+                  {.memory_bytes = 0,
+                   .context_length = summary.floor_context,
+                   .max_batch = EngineOptions().max_batch,
+                   .reader_bytes = make_reader(source->disk_paths())->info().memory_bytes});
+  summary.floor_bytes = plan.floor_bytes();
 }
 
 void read_text_side(const ModelSource& source, const Family& family, ModelSummary& summary) {
@@ -143,7 +110,7 @@ void read_text_side(const ModelSource& source, const Family& family, ModelSummar
   summary.has_chat_template = load_chat_template(source, tokenizer.get()) != nullptr;
   if (tokenizer == nullptr) return;
   summary.n_token_ids = tokenizer->n_ids();
-  for (const TokenId id : find_stop_tokens(source, family, *tokenizer)) {
+  for (const TokenId id : find_stop_tokens(source, family, tokenizer.get())) {
     summary.stop_tokens.emplace_back(id, tokenizer->token_bytes(id));
   }
 }

@@ -8,6 +8,7 @@
 #include "cli/general_options.h"
 #include "cli/interrupt.h"
 #include "cli/model_options.h"
+#include "cli/run_stats.h"
 #include "cli/sampling_options.h"
 #include "cli/text_input.h"
 #include "engine/generate.h"
@@ -64,52 +65,6 @@ Prompt encode_prompt(const Engine& engine, const RunOptions& options,
   return {tokenizer.encode(rendered), opens_thought(rendered.text)};
 }
 
-double per_second(std::int64_t n, double seconds) {
-  return seconds > 0 ? static_cast<double>(n) / seconds : 0;
-}
-
-Json result_json(const Engine& engine, const GenerateRequest& request,
-                 const GenerateResult& result) {
-  const auto n_answer = static_cast<std::int64_t>(result.tokens.size());
-  const ExpertStreamer::Stats& experts = engine.experts().stats();
-  Json json;
-  json["model"] = engine.path();
-  json["text"] = result.text;
-  json["tokens"] = result.tokens;
-  json["finish_reason"] = stop_reason_name(result.reason);
-  json["seed"] = request.sampling.seed;
-  json["usage"] = {{"prompt_tokens", result.n_prompt},
-                   {"completion_tokens", n_answer},
-                   {"total_tokens", result.n_prompt + n_answer}};
-  json["timings"] = {{"prompt_seconds", result.prefill_seconds},
-                     {"prompt_per_second", per_second(result.n_prompt, result.prefill_seconds)},
-                     {"answer_seconds", result.decode_seconds},
-                     {"answer_per_second", per_second(n_answer, result.decode_seconds)}};
-  json["experts"] = {
-      {"hits", experts.hits}, {"misses", experts.misses}, {"bytes_read", experts.bytes_read}};
-  return json;
-}
-
-void print_stats(const Engine& engine, const GenerateResult& result) {
-  const auto n_answer = static_cast<std::int64_t>(result.tokens.size());
-  const ExpertStreamer::Stats& experts = engine.experts().stats();
-  const std::uint64_t asked = experts.hits + experts.misses;
-  const auto line = [](const char* what, std::int64_t n, double seconds) {
-    return fmt::format("{:<8}{:>7} tokens in {:.2f} s, {:.1f} per second\n", what, n, seconds,
-                       per_second(n, seconds));
-  };
-  std::string text = line("prompt", result.n_prompt, result.prefill_seconds);
-  text += line("answer", n_answer, result.decode_seconds);
-  text += fmt::format(
-      "{:<8}{:>7} of {} from memory ({:.1f} %), {} read\n", "experts", experts.hits, asked,
-      asked > 0 ? 100.0 * static_cast<double>(experts.hits) / static_cast<double>(asked) : 0.0,
-      format_bytes(experts.bytes_read));
-  const std::uint64_t used = engine.memory().ceiling() - engine.memory().available();
-  text += fmt::format("{:<8}{:>11} of {} allowed\n", "memory", format_bytes(used),
-                      format_bytes(engine.memory().ceiling()));
-  write_stderr(text);
-}
-
 void check_combination(const RunOptions& options) {
   if (options.raw && options.conversation.any()) {
     throw UsageError(
@@ -123,6 +78,8 @@ void check_combination(const RunOptions& options) {
   }
   if (options.max_tokens < 0) throw UsageError("--predict must be 0 (no limit) or more", "run");
   parse_color(options.general.color);
+  SamplingParams params;
+  apply_sampling(options.sampling, params);
 }
 
 int run(const RunOptions& options, const std::vector<std::string>& arguments) {
@@ -151,8 +108,9 @@ int run(const RunOptions& options, const std::vector<std::string>& arguments) {
   Session session = engine->new_session();
   const GenerateResult result = generate(*engine, session, request, events);
 
+  save_profile(*engine, options.general);
   if (options.json) {
-    write_stdout(dump_json(result_json(*engine, request, result)) + "\n");
+    write_stdout(dump_json(result_json(*engine, request, result, options.stats)) + "\n");
   } else {
     printer.finish();
   }
@@ -160,7 +118,7 @@ int run(const RunOptions& options, const std::vector<std::string>& arguments) {
     options.general.note(fmt::format("the context of {} tokens is full (raise it with -c)",
                                      engine->context_length()));
   }
-  if (options.stats) print_stats(*engine, result);
+  if (options.stats && !options.json) write_stderr(stats_text(*engine, result));
   return result.reason == StopReason::Cancelled ? kInterrupted : kSuccess;
 }
 
@@ -185,9 +143,11 @@ void add_run_command(CommandLine& line) {
       .option("--stop", options->stop, "TEXT", "end the answer where this text comes; repeatable")
       .flag("--ignore-eos", options->ignore_end, "go on past the model's own end of an answer")
       .flag("--json", options->json, "one JSON object: text, tokens, finish_reason, usage, timings")
-      .flag("--stats", options->stats, "speed, expert hits and memory, on standard error");
+      .flag("--stats", options->stats, "speed, memory and what each layer read and waited for");
   add_model_option(command, options->model);
   add_machine_options(command, options->model);
+  command.group("Model").flag("--exact", options->model.exact,
+                              "do not round activations to 8 bits: slower");
   add_sampling_options(command, options->sampling);
   add_general_options(command, options->general);
   command.example("run \"What is 12 + 30?\"")

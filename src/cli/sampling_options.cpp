@@ -9,9 +9,19 @@
 namespace moeflux::cli {
 namespace {
 
-template <class From, class To>
-void override_with(const std::optional<From>& given, To& value) {
-  if (given) value = static_cast<To>(*given);
+// Puts one given value into `params`. Tried alone first, so that the message names its option.
+template <class Given, class Value>
+void set(SamplingParams& params, Value SamplingParams::*field, const char* option,
+         const std::optional<Given>& given) {
+  if (!given) return;
+  SamplingParams alone;
+  alone.*field = static_cast<Value>(*given);
+  try {
+    alone.validate();
+  } catch (const Error& error) {
+    throw UsageError(fmt::format("{}: {}", option, error.what()));
+  }
+  params.*field = alone.*field;
 }
 
 std::pair<TokenId, float> parse_bias(const std::string& text) {
@@ -62,24 +72,31 @@ void add_sampling_options(Command& command, SamplingOptions& options) {
               "seed of the random numbers (default: a new one each time)");
 }
 
-SamplingParams resolve_sampling(const SamplingOptions& options, const ModelSource& source) {
-  SamplingParams params =
-      sampling_defaults(source.generation_config(), source.path() + "/generation_config.json");
+void apply_sampling(const SamplingOptions& options, SamplingParams& params) {
   if (options.top_k && (*options.top_k < -1 || *options.top_k > std::numeric_limits<int>::max())) {
     throw UsageError("--top-k must be -1 or more (0 or -1: all)");
   }
-  override_with(options.temperature, params.temperature);
-  override_with(options.top_k, params.top_k);
-  override_with(options.top_p, params.top_p);
-  override_with(options.min_p, params.min_p);
-  override_with(options.typical_p, params.typical_p);
-  override_with(options.repeat_penalty, params.repetition_penalty);
-  override_with(options.presence_penalty, params.presence_penalty);
-  override_with(options.frequency_penalty, params.frequency_penalty);
-  for (const std::string& bias : options.logit_bias) params.logit_bias.push_back(parse_bias(bias));
+  set(params, &SamplingParams::temperature, "--temp", options.temperature);
+  set(params, &SamplingParams::top_k, "--top-k", options.top_k);
+  set(params, &SamplingParams::top_p, "--top-p", options.top_p);
+  set(params, &SamplingParams::min_p, "--min-p", options.min_p);
+  set(params, &SamplingParams::typical_p, "--typical", options.typical_p);
+  set(params, &SamplingParams::repetition_penalty, "--repeat-penalty", options.repeat_penalty);
+  set(params, &SamplingParams::presence_penalty, "--presence-penalty", options.presence_penalty);
+  set(params, &SamplingParams::frequency_penalty, "--frequency-penalty", options.frequency_penalty);
+  std::vector<std::pair<TokenId, float>> bias;
+  for (const std::string& text : options.logit_bias) bias.push_back(parse_bias(text));
+  if (!bias.empty()) {
+    set(params, &SamplingParams::logit_bias, "--logit-bias", std::optional(std::move(bias)));
+  }
+}
+
+SamplingParams resolve_sampling(const SamplingOptions& options, const ModelSource& source) {
+  SamplingParams params =
+      sampling_defaults(source.generation_config(), source.path() + "/generation_config.json");
+  apply_sampling(options, params);
   const bool seed_given = options.seed && *options.seed >= 0;
   params.seed = seed_given ? static_cast<std::uint64_t>(*options.seed) : new_seed();
-  params.validate();
   return params;
 }
 

@@ -22,7 +22,10 @@ struct SamplingOptions {
 
 void add_sampling_options(Command& command, SamplingOptions& options);
 
-// Throws UsageError or Error(BadInput) for values outside of their range.
+// Replaces what the user gave. Throws UsageError for values outside of their range.
+void apply_sampling(const SamplingOptions& options, SamplingParams& params);
+
+// The model's defaults with that, and a seed. Throws Error(BadInput) when the defaults are wrong.
 SamplingParams resolve_sampling(const SamplingOptions& options, const ModelSource& source);
 
 }  // namespace moeflux::cli

@@ -47,6 +47,8 @@ int run(const Options& options, const std::vector<std::string>& arguments) {
   const std::string model = only_model(options.model, arguments);
   const InterruptGuard guard;
   const auto engine = open_engine(model, options.model, options.general);
+  options.general.detail(
+      fmt::format("{}: {} on {}", model, engine->config().family, engine->backend().name()));
 
   Json checks = Json::array();
   int n_failed = 0, n_checks = 0;
@@ -63,8 +65,9 @@ int run(const Options& options, const std::vector<std::string>& arguments) {
       write_stdout(check_line(check, color));
     }
   };
-  const bool passed = verify_model(
-      *engine, *options.golden, {.tolerance = options.tolerance, .chunk = options.chunk}, on_check);
+  const VerifyOptions how{
+      .tolerance = options.tolerance, .chunk = options.chunk, .on_layer = throw_if_interrupted};
+  const bool passed = verify_model(*engine, *options.golden, how, on_check);
   if (options.json) {
     const Json result = {{"model", model},
                          {"golden", *options.golden},
@@ -97,7 +100,10 @@ void add_verify_command(CommandLine& line) {
               "tokens per pass over the prompt (default: 0, as many as fit)")
       .flag("--json", options->json, "print the checks as JSON");
   add_model_option(command, options->model);
+  options->model.precision = Precision::Exact;
   add_machine_options(command, options->model);
+  command.group("Model").flag("--fast", options->model.fast,
+                              "round activations to 8 bits, as `run` does");
   add_general_options(command, options->general);
   command
       .example("verify tests/fixtures/qwen-fp8 --golden tests/fixtures/qwen-fp8/golden.safetensors")

@@ -41,7 +41,7 @@ struct Choice {
   float scale = 0;
   float bias = 0;
   double error = std::numeric_limits<double>::infinity();
-  std::array<float, kMaxGroup> codes;
+  std::array<float, kMaxGroup> codes{};
 };
 
 class Group {
@@ -64,6 +64,10 @@ class Group {
       attempt((end - begin) / max_code_, begin);
       for (int step = 0; step < kRefinements; ++step) refine();
     }
+    if (!found_) {  // values so close to each other, or so far apart, that no scale can be stored
+      keep_constant(middle);
+      return best_;
+    }
     // The last bit of a stored scale moves the highest code by a good part of a step when there
     // are many codes.
     for (const int ulp : {-1, 1}) nudge(ulp);
@@ -74,12 +78,14 @@ class Group {
   void try_constant(float value) {
     // One code is enough to correct what rounding the bias lost.
     attempt(value - stored(value), stored(value));
-    if (!(best_.error < std::numeric_limits<double>::infinity())) {
-      best_.codes.fill(0);
-      best_.bias = stored(value);
-      best_.error = static_cast<double>(values_.size()) *
-                    std::pow(static_cast<double>(value) - best_.bias, 2);
-    }
+    if (!found_) keep_constant(value);
+  }
+
+  // Every weight becomes `value`, or the largest number of its sign that can be stored.
+  void keep_constant(float value) {
+    constexpr float kLargest = 3.3895314e38f;  // of BF16
+    best_ = {.bias = stored(std::clamp(value, -kLargest, kLargest)), .error = 0};
+    for (const float v : values_) best_.error += std::pow(static_cast<double>(v) - best_.bias, 2);
   }
 
   // Takes scale and bias as they would be stored, chooses codes for them, keeps the best.
@@ -87,7 +93,10 @@ class Group {
     current_.scale = stored(scale);
     current_.bias = stored(bias);
     const float inverse = 1.0f / current_.scale;
-    if (!std::isfinite(inverse) || !std::isfinite(current_.bias)) return;
+    if (!std::isfinite(current_.scale) || !std::isfinite(inverse) ||
+        !std::isfinite(current_.bias)) {
+      return;
+    }
     Sums errors{};
     const std::size_t n = values_.size();
     for (std::size_t i = 0; i < n; i += kLanes) {
@@ -101,7 +110,9 @@ class Group {
       }
     }
     current_.error = total(errors);
-    if (current_.error < best_.error) best_ = current_;
+    if (found_ && !(current_.error < best_.error)) return;
+    best_ = current_;
+    found_ = true;
   }
 
   // The line through the points (code, value) with the least squared error, for the current codes.
@@ -142,6 +153,7 @@ class Group {
   float max_code_;
   int bits_;
   Choice best_, current_;
+  bool found_ = false;  // whether best_ is the result of an attempt
 };
 
 // 8 codes of `bits` bits are exactly `bits` bytes.

@@ -29,8 +29,13 @@ double seconds_since(Clock::time_point start) {
 
 class ScratchFile {
  public:
-  explicit ScratchFile(const std::string& directory) : path_(directory + "/moeflux-speed-XXXXXX") {
-    fd_ = ::mkostemp(path_.data(), O_CLOEXEC);
+  explicit ScratchFile(const std::string& directory)
+      : fd_(::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)) {
+    if (fd_ < 0) {  // a filesystem without nameless files
+      std::string path = directory + "/moeflux-speed-XXXXXX";
+      fd_ = ::mkostemp(path.data(), O_CLOEXEC);
+      if (fd_ >= 0) ::unlink(path.c_str());
+    }
     if (fd_ < 0) {
       fail(Errc::Io, "{}: cannot create a file: {}", directory,
            std::generic_category().message(errno));
@@ -39,7 +44,6 @@ class ScratchFile {
     // dropped by hand.
     const int flags = ::fcntl(fd_, F_GETFL);
     if (flags >= 0) ::fcntl(fd_, F_SETFL, flags | O_DIRECT);
-    ::unlink(path_.c_str());
   }
   ~ScratchFile() { ::close(fd_); }
   ScratchFile(const ScratchFile&) = delete;
@@ -48,8 +52,7 @@ class ScratchFile {
   int fd() const { return fd_; }
 
  private:
-  std::string path_;
-  int fd_ = -1;
+  int fd_;
 };
 
 // Calls move(offset) for one block after the other until the time is over; returns the bytes moved.

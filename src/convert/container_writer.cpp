@@ -17,19 +17,10 @@ namespace fs = std::filesystem;
 constexpr std::size_t kChunkBytes = 8u << 20;
 
 // What a writer leaves in its directories besides text files.
-bool is_our_file(const std::string& name) {
+bool is_our_file(std::string_view name) {
+  if (name.ends_with(kPartSuffix)) name.remove_suffix(kPartSuffix.size());
   return name == "dense.bin" || name == kChecksumsFile || name == kManifestFile ||
-         name == kProgressFile || name.ends_with(".part") ||
-         (name.starts_with("experts-") && name.ends_with(".bin"));
-}
-
-void create_directory(const std::string& directory) {
-  std::error_code error;
-  fs::create_directories(directory, error);
-  if (error || !directory_exists(directory)) {
-    fail(Errc::Io, "{}: cannot create the directory: {}", directory,
-         error ? error.message() : "something else has that name");
-  }
+         name == kProgressFile || (name.starts_with("experts-") && name.ends_with(".bin"));
 }
 
 void remove_file(const std::string& path) {
@@ -61,9 +52,10 @@ ContainerWriter::ContainerWriter(std::string directory, const ContainerSpec& spe
   records_done_.resize(manifest_.n_records());
   checksums_.resize(manifest_.n_records());
   notes_.resize(manifest_.n_records());
-  create_directory(directory_);
+  create_directories(directory_);
+  lock_.emplace(directory_);
   for (const StripeShare& stripe : spec.stripes) {
-    create_directory((fs::path(directory_) / stripe.directory).string());
+    create_directories((fs::path(directory_) / stripe.directory).string());
   }
   prepare_directories(options_);
 
@@ -83,6 +75,7 @@ ContainerWriter::ContainerWriter(std::string directory, const ContainerSpec& spe
       parts.emplace_back(file.path, file.bytes, OutputFile::Mode::Resume);
     }
   }
+  sync_directories();  // before the log says of anything in these files that it is done
 }
 
 void ContainerWriter::check_space(bool resuming) const {
@@ -123,7 +116,7 @@ void ContainerWriter::prepare_directories(const WriterOptions& options) {
     }
     return;
   }
-  const bool ours = found && found->header.value("identity", "") == options.identity;
+  const bool ours = found && found->header.value("identity", Json()) == options.identity;
   if (holds_container(directory_) && !ours) {
     fail(Errc::BadInput,
          "{}: holds a container already; give another directory, or --force to "
@@ -138,7 +131,8 @@ void ContainerWriter::prepare_directories(const WriterOptions& options) {
   }
   if (found) return;
   for (const std::string& name : list_files(directory_)) {
-    if (name.ends_with(".part")) continue;
+    // A writer that was killed before it had begun.
+    if (name == fmt::format("{}{}", kProgressFile, kPartSuffix)) continue;
     fail(Errc::BadInput,
          "{}: is not empty (it has {}); give an empty directory, or --force to "
          "write into it all the same",
@@ -165,6 +159,11 @@ void ContainerWriter::resume(const FoundProgress& found) {
       notes_[record] = piece.note;
     }
   }
+}
+
+bool ContainerWriter::has_tensor(std::size_t index) const {
+  const std::lock_guard lock(mutex_);
+  return tensors_done_[index];
 }
 
 bool ContainerWriter::has_record(std::size_t bank, std::int64_t expert) const {
@@ -261,6 +260,7 @@ void ContainerWriter::finish(const ScrubOptions& verify,
     const std::string text = read_text_file(path(kManifestFile));
     manifest_ = parse_manifest(text, path(kManifestFile));
     remove_file(path(kProgressFile));
+    lock_.reset();
     return;
   }
   checkpoint();
@@ -276,14 +276,22 @@ void ContainerWriter::finish(const ScrubOptions& verify,
          report.damage.front().path, report.damage.front().name, report.damage.front().what);
   }
   if (accept) accept(*written);
-  for (const auto& parts : files_) {
-    for (const OutputFile& part : parts) {
-      sync_directory(fs::path(part.path()).parent_path().string());
-    }
-  }
+  sync_directories();
   write_whole_file(path(kManifestFile), manifest_text(manifest_));
   log_.reset();
   remove_file(path(kProgressFile));
+  lock_.reset();
+}
+
+// A file whose name is lost with the power is lost, though its bytes were synced.
+void ContainerWriter::sync_directories() const {
+  std::set<std::string> directories{directory_};
+  for (const auto& parts : files_) {
+    for (const OutputFile& part : parts) {
+      directories.insert(fs::path(part.path()).parent_path().string());
+    }
+  }
+  for (const std::string& directory : directories) sync_directory(directory);
 }
 
 std::string ContainerWriter::path(std::string_view name) const {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "convert/container_spec.h"
+#include "convert/directory_lock.h"
 #include "convert/disk_space.h"
 #include "convert/output_file.h"
 #include "convert/progress_log.h"
@@ -38,14 +39,15 @@ struct WriterOptions {
 class ContainerWriter {
  public:
   // Creates the directories, checks the space, reserves it. Throws Error when the directory holds
-  // anything that is not this container under construction.
+  // anything that is not this container under construction, or when another writer is at work in
+  // it.
   ContainerWriter(std::string directory, const ContainerSpec& spec, WriterOptions options);
   ~ContainerWriter();
 
   const ContainerManifest& layout() const { return manifest_; }
 
   // What an earlier writer completed.
-  bool has_tensor(std::size_t index) const { return tensors_done_[index]; }
+  bool has_tensor(std::size_t index) const;
   bool has_record(std::size_t bank, std::int64_t expert) const;
   std::uint64_t resumed_bytes() const { return resumed_bytes_; }
   std::string record_note(std::size_t bank, std::int64_t expert) const;
@@ -67,12 +69,14 @@ class ContainerWriter {
   void prepare_directories(const WriterOptions& options);
   void resume(const FoundProgress& found);
   void check_space(bool resuming) const;
+  void sync_directories() const;
   // These two with mutex_ held.
   void complete(DonePiece piece, std::uint64_t bytes, std::size_t file);
   void checkpoint();
   std::string path(std::string_view name) const;
 
   std::string directory_;
+  std::optional<DirectoryLock> lock_;
   ContainerManifest manifest_;
   WriterOptions options_;
   std::vector<std::vector<OutputFile>> files_;  // by file of the manifest, by stripe

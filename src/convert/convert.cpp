@@ -16,6 +16,7 @@
 #include "convert/dense_tensors.h"
 #include "convert/expert_record.h"
 #include "convert/model_files.h"
+#include "convert/output_file.h"
 #include "source/checksum.h"
 #include "source/container.h"
 #include "source/flash_moe.h"
@@ -101,7 +102,7 @@ void measure_stripes(Stripes& stripes, const std::string& to, bool force) {
       share.weight = JsonFields(known[i], to + ": convert.progress").number("weight");
     } else {
       const std::string directory = (fs::path(to) / share.directory).string();
-      fs::create_directories(directory);
+      create_directories(directory);
       share.weight = measure_read_bandwidth(directory);
     }
     if (!(share.weight > 0)) fail(Errc::BadInput, "{}: a stripe has no share", share.directory);

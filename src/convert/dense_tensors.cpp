@@ -5,73 +5,10 @@
 #include <utility>
 
 #include "base/error.h"
+#include "model/map_tensors.h"
 
 namespace moeflux {
 namespace {
-
-// The structured bindings name every member: a new one does not compile until it is listed here.
-template <class Visit>
-class Walk {
- public:
-  explicit Walk(Visit visit) : visit_(std::move(visit)) {}
-
-  void operator()(const ModelTensors<Stored>& t) {
-    const auto& [embed, final_norm, head, layers, mtp] = t;
-    each(embed);
-    for (const auto& layer : layers) (*this)(layer);
-    each(final_norm, head);
-    if (mtp) (*this)(*mtp);
-  }
-
- private:
-  template <class... Tensors>
-  void each(const Tensors&... tensors) {
-    (take(tensors), ...);
-  }
-  template <class Tensor>
-  void take(const Tensor& tensor) {
-    if (!tensor.empty()) visit_(tensor);
-  }
-
-  void operator()(const GatedAttentionTensors<Stored>& t) {
-    const auto& [q, k, v, o, q_norm, k_norm] = t;
-    each(q, k, v, o, q_norm, k_norm);
-  }
-  void operator()(const GatedDeltaTensors<Stored>& t) {
-    const auto& [qkv, z, b, a, out, conv, a_log, dt_bias, norm] = t;
-    each(qkv, z, b, a, out, conv, a_log, dt_bias, norm);
-  }
-  void operator()(const MlaTensors<Stored>& t) {
-    const auto& [q_a, q_a_norm, q, kv_a, kv_a_norm, kv_b, embed_q, unembed, o] = t;
-    each(q_a, q_a_norm, q, kv_a, kv_a_norm, kv_b, embed_q, unembed, o);
-  }
-  void operator()(const DenseFfnTensors<Stored>& t) {
-    const auto& [gate, up, down] = t;
-    each(gate, up, down);
-  }
-  void operator()(const MoeTensors<Stored>& t) {
-    const auto& [router, correction_bias, shared, shared_gate, bank] = t;
-    each(router, correction_bias);
-    (*this)(shared);
-    each(shared_gate);
-    static_cast<void>(bank);
-  }
-  void operator()(const LayerTensors<Stored>& t) {
-    const auto& [mixer_norm, ffn_norm, mixer, ffn] = t;
-    each(mixer_norm);
-    std::visit([&](const auto& tensors) { (*this)(tensors); }, mixer);
-    each(ffn_norm);
-    std::visit([&](const auto& tensors) { (*this)(tensors); }, ffn);
-  }
-  void operator()(const MtpTensors<Stored>& t) {
-    const auto& [embed_norm, hidden_norm, fc, layer, final_norm] = t;
-    each(embed_norm, hidden_norm, fc);
-    (*this)(layer);
-    each(final_norm);
-  }
-
-  Visit visit_;
-};
 
 // From bytes back to the tensor that holds them.
 class Reverse {
@@ -118,7 +55,7 @@ struct Collector {
 
 DenseWeights dense_weights(const ModelTensors<Stored>& tensors) {
   DenseWeights weights;
-  Walk(Collector{&weights})(tensors);
+  for_each_tensor(tensors, Collector{&weights});
   return weights;
 }
 
@@ -127,13 +64,13 @@ std::vector<std::string> dense_tensor_names(const ModelSource& source,
   const Reverse reverse(source);
   std::vector<std::string> names;
   std::set<std::string> seen;
-  Walk([&](const auto& tensor) {
+  for_each_tensor(tensors, [&](const auto& tensor) {
     for (const Extent& plane : planes(tensor)) {
       if (plane.bytes == 0) continue;
       const std::string& name = reverse.name_of(plane, tensor.name);
       if (seen.insert(name).second) names.push_back(name);
     }
-  })(tensors);
+  });
   return names;
 }
 

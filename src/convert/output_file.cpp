@@ -5,11 +5,13 @@
 #include <filesystem>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include <fcntl.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/file.h"
 
 namespace moeflux {
 namespace {
@@ -91,7 +93,7 @@ void OutputFile::drop_cache() const {
 }
 
 void write_whole_file(const std::string& path, std::string_view content) {
-  const std::string part = path + ".part";
+  const std::string part = fmt::format("{}{}", path, kPartSuffix);
   {
     const OutputFile file(part, content.size(), OutputFile::Mode::Fresh);
     file.write(0, std::as_bytes(std::span(content)));
@@ -110,6 +112,26 @@ void sync_directory(const std::string& directory) {
   const int error = errno;
   ::close(fd);
   if (!synced) io_failure(path, "syncing the directory", error);
+}
+
+void create_directories(const std::string& directory) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  fs::path path = fs::absolute(directory, error);
+  if (!path.has_filename()) path = path.parent_path();  // "a/b/" is "a/b"
+  std::vector<fs::path> missing;                        // from the bottom up
+  for (fs::path at = path; !error && !directory_exists(at.string()); at = at.parent_path()) {
+    if (at == at.parent_path()) break;
+    missing.push_back(at);
+  }
+  for (auto it = missing.rbegin(); !error && it != missing.rend(); ++it) {
+    fs::create_directory(*it, error);
+    if (!error) sync_directory(it->parent_path().string());
+  }
+  if (error || !directory_exists(path.string())) {
+    fail(Errc::Io, "{}: cannot create the directory: {}", directory,
+         error ? error.message() : "something else has that name");
+  }
 }
 
 }  // namespace moeflux

@@ -30,10 +30,15 @@ class OutputFile {
   int fd_ = -1;
 };
 
-// Replaces a small file as a whole: a reader sees the old one or the new one.
+// Replaces a small file as a whole: a reader sees the old one or the new one. The new one comes
+// from a file of the same name with this behind it, which a kill may leave.
+inline constexpr std::string_view kPartSuffix = ".part";
 void write_whole_file(const std::string& path, std::string_view content);
 
 // Makes created, renamed and removed names of a directory last.
 void sync_directory(const std::string& directory);
+
+// Creates a directory and those above it that are missing, and makes their names last.
+void create_directories(const std::string& directory);
 
 }  // namespace moeflux

@@ -18,10 +18,13 @@ std::string line_of(const DonePiece& piece) {
                      piece.note);
 }
 
-std::string header_line(Json header) {
+// Returns the length of the new file.
+std::uint64_t write_header(const std::string& path, const Json& header) {
   Json line = {{"format", kFormat}};
   line.update(header);
-  return dump_json(line) + "\n";
+  const std::string text = dump_json(line) + "\n";
+  write_whole_file(path, text);
+  return text.size();
 }
 
 bool take_integer(std::string_view& line, std::int64_t& value) {
@@ -82,8 +85,7 @@ std::optional<FoundProgress> read_progress(const std::string& path) {
 }
 
 ProgressLog::ProgressLog(const std::string& path, const Json& header)
-    : ProgressLog((write_whole_file(path, header_line(header)), path), header_line(header).size()) {
-}
+    : ProgressLog(path, write_header(path, header)) {}
 
 ProgressLog::ProgressLog(const std::string& path, std::uint64_t resume_at)
     : file_(path, resume_at, OutputFile::Mode::Resume), end_(resume_at) {}

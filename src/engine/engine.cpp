@@ -1,23 +1,23 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "base/error.h"
+#include "base/stopwatch.h"
+#include "io/make_reader.h"
 
 namespace moeflux {
 namespace {
 
-// Left to the rest of the system, and to the small allocations that are not accounted.
-constexpr std::uint64_t kReserve = 512u << 20;
-
 std::uint64_t memory_ceiling(const EngineOptions& options) {
   if (options.memory_bytes > 0) return options.memory_bytes;
-  const std::uint64_t available = available_memory();
-  return available > 2 * kReserve ? available - kReserve : available / 2;
+  return default_ram_budget(read_memory_limits());
 }
 
 std::int64_t session_length(const EngineOptions& options, const ModelConfig& config) {
-  if (options.context_length <= 0) return std::min<std::int64_t>(config.context_length, kDefaultContext);
+  if (options.context_length <= 0)
+    return std::min<std::int64_t>(config.context_length, kDefaultContext);
   return std::min<std::int64_t>(options.context_length, config.context_length);
 }
 
@@ -27,45 +27,137 @@ Engine::Engine(const std::string& path, const EngineOptions& options)
     : source_(open_source(path)),
       model_(describe_model(*source_)),
       context_length_(session_length(options, model_.config)),
-      budget_(memory_ceiling(options)) {
-  const std::int64_t max_batch = std::min(options.max_batch, context_length_);
-  ExpertStore store(source_, std::move(model_.index.experts));
-  const std::uint64_t fixed = WeightStore::bytes_needed(model_.index.tensors) +
-                              Forward::workspace_floats(config(), max_batch) * sizeof(float) +
-                              Session::bytes_needed(config(), context_length_);
-  // The floor: everything but the experts, and room for those of one token in one layer.
-  std::uint64_t floor = fixed;
-  for (const LayerSpec& layer : config().layers) {
-    if (const auto* moe = std::get_if<MoeSpec>(&layer.ffn)) {
-      floor = std::max(floor, fixed + static_cast<std::uint64_t>(moe->top_k) * store.slot_bytes());
-    }
-  }
-  if (floor > budget_.ceiling()) {
-    fail(Errc::OutOfMemory,
-         "{}: needs at least {} of memory with a context of {} tokens, but only {} are allowed; allow more or "
-         "shorten the context with -c",
-         path, format_bytes(floor), context_length_, format_bytes(budget_.ceiling()));
-  }
-
-  weights_ = std::make_unique<WeightStore>(*source_, model_.index.tensors, budget_, options.progress);
-  backend_ = make_cpu_backend(
-      {.cpu_isa = options.cpu_isa, .n_threads = options.n_threads, .max_context = context_length_});
-  experts_ = std::make_unique<ExpertStreamer>(std::move(store), budget_, budget_.ceiling() - fixed);
-  forward_ = std::make_unique<Forward>(
-      Forward::Parts{
-          .config = &config(), .tensors = &weights_->tensors(), .backend = backend_.get(), .experts = experts_.get()},
-      budget_, max_batch);
+      budget_(memory_ceiling(options)),
+      fixed_lookahead_(options.lookahead),
+      governor_({0}) {
   load_text();
+  auto reader = make_reader(source_->disk_paths(), options.reader);
+  ExpertStore store(source_, model_.index.experts);
+  const ModelSizes sizes = measure_sizes(*source_, model_, store.slot_bytes());
+  plan_ = plan_memory(config(), sizes,
+                      {.memory_bytes = budget_.ceiling(),
+                       .context_length = context_length_,
+                       .max_batch = options.max_batch,
+                       .reader_bytes = reader->info().memory_bytes});
+  if (!plan_.fits()) {
+    fail(Errc::OutOfMemory,
+         "{}: needs at least {} of memory with a context of {} tokens, but only {} are allowed; "
+         "allow more or shorten the context with -c",
+         path, format_bytes(plan_.floor_bytes()), context_length_, format_bytes(plan_.ceiling));
+  }
+  governor_ = LookaheadGovernor::for_top_k(sizes.top_k());
+
+  program_ = budget_.reserve("program", plan_.program_bytes);
+  weights_ = std::make_unique<WeightStore>(*source_, model_.index.tensors, *reader, budget_,
+                                           options.progress);
+  backend_ = make_cpu_backend({.cpu_isa = options.cpu_isa,
+                               .n_threads = options.n_threads,
+                               .precision = options.precision,
+                               .max_context = context_length_});
+  // Where all experts fit there is nothing to choose.
+  if (!options.profile_directory.empty() && plan_.n_slots < plan_.max_slots) {
+    profile_.emplace(options.profile_directory, *source_, store.ids());
+  }
+  experts_ =
+      std::make_unique<ExpertStreamer>(std::move(store), budget_,
+                                       ExpertStreamer::Options{.cache_bytes = plan_.cache_bytes(),
+                                                               .policy = options.cache_policy,
+                                                               .reader = std::move(reader)});
+  forward_ = std::make_unique<Forward>(Forward::Parts{.config = &config(),
+                                                      .tensors = &weights_->tensors(),
+                                                      .backend = backend_.get(),
+                                                      .experts = experts_.get()},
+                                       budget_, std::min(options.max_batch, context_length_));
+  if (options.elastic) pressure_.emplace(default_pressure_policy(read_memory_limits()));
+  warm_cache(options);
 }
 
-Session Engine::new_session() { return Session(config(), context_length_, budget_); }
+// The experts that were used most come first; without a profile, all of them if they fit.
+void Engine::warm_cache(const EngineOptions& options) {
+  const ExpertIds& ids = experts_->store().ids();
+  std::vector<ExpertKey> keys;
+  if (profile_) {
+    keys = profile_->profile().hottest(experts_->cache().capacity());
+    experts_->learn(profile_->profile());
+    experts_->add_observer(&*profile_);
+  }
+  if (experts_->holds_all()) {  // those that are there already are skipped
+    for (int id = 0; id < ids.n_total(); ++id) keys.push_back({ids.layer(id), ids.expert(id)});
+  }
+  const std::size_t n_all = keys.size();
+  experts_->warm(std::move(keys));
+  if (!options.preload) return;
+  experts_->finish_warming([&](std::uint64_t n_left) {
+    if (options.progress) options.progress(n_all - n_left, n_all);
+  });
+}
+
+void Engine::save_profile() {
+  if (profile_) profile_->save();
+}
+
+const std::string& Engine::profile_warning() const {
+  static const std::string kNone;
+  return profile_ ? profile_->warning() : kNone;
+}
+
+void Engine::resize_cache() {
+  if (!pressure_) return;
+  const std::uint64_t slot = plan_.slot_bytes;
+  const std::uint64_t slots = experts_->cache().capacity();
+  const double now =
+      std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  const MemoryDecision decision = pressure_->poll(
+      now,
+      {.current = slots * slot, .floor = plan_.min_slots * slot, .ceiling = plan_.cache_bytes()});
+  if (decision.action == MemoryAction::Hold || slot == 0) return;
+  const std::uint64_t by = (decision.bytes + slot - 1) / slot;
+  if (decision.action == MemoryAction::Shrink) {
+    experts_->set_capacity(slots > by ? slots - by : 0, plan_.min_slots);
+    ++resizes_.shrunk;
+    resizes_.last_cause = decision.cause;
+  } else {
+    experts_->set_capacity(slots + by, plan_.min_slots);
+    ++resizes_.grown;
+  }
+}
+
+void Engine::run(std::span<const Span> batch, ForwardObserver* observer) {
+  resize_cache();
+  std::size_t n = 0;
+  for (const Span& span : batch) n += span.tokens.size();
+  const bool one_token = n == 1;
+  // Over many tokens the next layer's experts are nearly all of them: guesses are cheap and right.
+  const int width = one_token ? governor_.width() : governor_.widest();
+  forward_->set_lookahead(fixed_lookahead_.value_or(width));
+
+  const StreamerStats before = experts_->stats();
+  std::uint64_t wall_ns = 0;
+  {
+    const Stopwatch stopwatch(wall_ns);
+    forward_->run(batch, observer);
+  }
+  if (!one_token) return;
+  const StreamerStats& after = experts_->stats();
+  governor_.record({.wall_ns = wall_ns,
+                    .wait_ns = after.total().wait_ns - before.total().wait_ns,
+                    .misses = after.total().misses - before.total().misses,
+                    .bytes_read = after.bytes_read - before.bytes_read,
+                    .guessed = after.guessed - before.guessed,
+                    .guesses_used = after.guesses_used - before.guesses_used});
+}
+
+Session Engine::new_session() {
+  return Session(config(), context_length_, budget_);
+}
 
 std::vector<float> Engine::prefill(Session& session, std::span<const TokenId> tokens,
                                    const std::function<bool()>& cancelled) {
   if (tokens.empty()) fail(Errc::BadInput, "the prompt is empty");
   const auto n_free = static_cast<std::size_t>(session.max_length() - session.length());
   if (tokens.size() > n_free) {
-    fail(Errc::LimitExceeded, "the prompt has {} tokens, but the context has room for {} of {} (raise it with -c)",
+    fail(Errc::LimitExceeded,
+         "the prompt has {} tokens, but the context has room for {} of {} (raise it with -c)",
          tokens.size(), n_free, session.max_length());
   }
   std::vector<float> logits(static_cast<std::size_t>(config().n_vocab));
@@ -76,7 +168,7 @@ std::vector<float> Engine::prefill(Session& session, std::span<const TokenId> to
                     .tokens = tokens.first(n),
                     .logits_of = n == tokens.size() ? LogitsOf::LastToken : LogitsOf::None,
                     .logits = logits.data()};
-    forward_->run({&span, 1});
+    run({&span, 1});
     tokens = tokens.subspan(n);
   }
   return logits;
@@ -84,21 +176,25 @@ std::vector<float> Engine::prefill(Session& session, std::span<const TokenId> to
 
 const Tokenizer& Engine::tokenizer() const {
   if (tokenizer_ == nullptr) {
-    fail(Errc::NotFound, "{}: has no tokenizer (tokenizer.json); add the one its model was released with", path());
+    fail(Errc::NotFound,
+         "{}: has no tokenizer (tokenizer.json); add the one its model was released with", path());
   }
   return *tokenizer_;
 }
 
 const ChatTemplate& Engine::chat_template(bool with_tools) const {
   if (chat_template_ == nullptr) {
-    fail(Errc::NotFound, "{}: has no chat template (chat_template.jinja); use --raw for plain completion", path());
+    fail(Errc::NotFound,
+         "{}: has no chat template (chat_template.jinja); use --raw for plain completion", path());
   }
   return with_tools ? *tool_template_ : *chat_template_;
 }
 
 std::int64_t Engine::n_sampled() const {
   const std::int64_t n_vocab = config().n_vocab;
-  return tokenizer_ == nullptr ? n_vocab : std::min<std::int64_t>(n_vocab, static_cast<std::int64_t>(tokenizer_->n_ids()));
+  return tokenizer_ == nullptr
+             ? n_vocab
+             : std::min<std::int64_t>(n_vocab, static_cast<std::int64_t>(tokenizer_->n_ids()));
 }
 
 }  // namespace moeflux

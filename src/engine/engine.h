@@ -1,14 +1,20 @@
-// A model, ready to run: opened, checked, its dense weights in memory under one ceiling. The facade everything above
-// (commands, server, library API) is a client of. Used by one thread.
+// A model, ready to run: opened, checked, its dense weights in memory under one ceiling. The facade
+// everything above (commands, server, library API) is a client of. Used by one thread.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/memory_budget.h"
+#include "base/memory_pressure.h"
+#include "engine/plan.h"
+#include "engine/profile_keeper.h"
+#include "experts/governor.h"
 #include "families/family.h"
+#include "io/reader_options.h"
 #include "runtime/forward.h"
 #include "runtime/session.h"
 #include "runtime/weight_store.h"
@@ -19,14 +25,30 @@ namespace moeflux {
 
 struct EngineOptions {
   int n_threads = 0;                // 0: every core this process may use
-  std::int64_t context_length = 0;  // positions of a session; 0: the model's own, at most kDefaultContext
-  std::uint64_t memory_bytes = 0;   // ceiling for everything; 0: what the system has available, less a reserve
+  std::int64_t context_length = 0;  // of a session; 0: the model's own, at most kDefaultContext
+  std::uint64_t memory_bytes = 0;   // ceiling for everything; 0: what is free, less a reserve
   std::int64_t max_batch = 512;     // tokens per forward pass
-  std::string cpu_isa = {};         // force an instruction set: "scalar", "avx2", ...; empty: the best there is
+  Precision precision = Precision::Fast;
+  std::string cpu_isa = {};  // force an instruction set: "scalar", "avx2", ...; empty: the best
+
+  // Streaming of experts; none of it changes a result.
+  std::string cache_policy = std::string(kDefaultPolicy);  // which experts to give up first
+  ReaderOptions reader = {};
+  std::optional<int> lookahead = {};   // experts per token to guess ahead; empty: as it pays
+  std::string profile_directory = {};  // where usage profiles are kept; empty: none is used
+  bool preload = false;                // wait until the cache is warm
+  bool elastic = true;                 // the cache makes room when memory gets short
+
   LoadProgress progress = {};
 };
 
 inline constexpr std::int64_t kDefaultContext = 16384;
+
+// What pressure on memory did to the cache.
+struct CacheResizes {
+  int shrunk = 0, grown = 0;
+  MemoryCause last_cause = MemoryCause::None;
+};
 
 class Engine {
  public:
@@ -40,12 +62,22 @@ class Engine {
   std::int64_t context_length() const { return context_length_; }
   const MemoryBudget& memory() const { return budget_; }
   const ExpertStreamer& experts() const { return *experts_; }
+  ExpertStreamer& experts() { return *experts_; }
+  const LookaheadGovernor& governor() const { return governor_; }
+  const CacheResizes& cache_resizes() const { return resizes_; }
+  const MemoryPlan& plan() const { return plan_; }
   Backend& backend() { return *backend_; }
   Forward& forward() { return *forward_; }
+  const Forward& forward() const { return *forward_; }
+
+  // forward().run(), with everything that adapts to the machine done around it: lookahead and the
+  // size of the cache. None of that changes a result.
+  void run(std::span<const Span> batch, ForwardObserver* observer = nullptr);
 
   // Throws Error(NotFound) when the checkpoint has none.
   const Tokenizer& tokenizer() const;
-  const ChatTemplate& chat_template(bool with_tools = false) const;  // some checkpoints have one for each
+  const ChatTemplate& chat_template(
+      bool with_tools = false) const;  // some checkpoints have one for each
   bool has_tokenizer() const { return tokenizer_ != nullptr; }
   bool has_chat_template() const { return chat_template_ != nullptr; }
 
@@ -56,31 +88,46 @@ class Engine {
 
   Session new_session();
 
-  // Feeds tokens in passes of at most max_batch, and returns the logits after the last one: [n_vocab].
-  // `cancelled`, when given, is asked between passes; true throws Error(Cancelled).
+  // Keeps what was learned about the use of experts for the next start. Throws Error(Io).
+  void save_profile();
+  const std::string& profile_warning() const;  // why an old profile was not used; empty: it was
+
+  // Feeds tokens in passes of at most max_batch, and returns the logits after the last one:
+  // [n_vocab]. `cancelled`, when given, is asked between passes; true throws Error(Cancelled).
   std::vector<float> prefill(Session& session, std::span<const TokenId> tokens,
                              const std::function<bool()>& cancelled = {});
 
  private:
   void load_text();
   void collect_stop_tokens();
+  void warm_cache(const EngineOptions& options);
+  void resize_cache();
 
   std::shared_ptr<const ModelSource> source_;
   ModelDescription model_;
   std::int64_t context_length_;
   MemoryBudget budget_;
+  MemoryPlan plan_;
+  MemoryBudget::Reservation program_;
   std::unique_ptr<WeightStore> weights_;
   std::unique_ptr<Backend> backend_;
+  std::optional<ProfileKeeper> profile_;  // before the streamer, which tells it of every request
   std::unique_ptr<ExpertStreamer> experts_;
   std::unique_ptr<Forward> forward_;
+  std::optional<int> fixed_lookahead_;
+  LookaheadGovernor governor_;
+  std::optional<MemoryPressureMonitor> pressure_;
+  CacheResizes resizes_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<ChatTemplate> chat_template_, tool_template_;
   std::vector<TokenId> stop_tokens_;
 };
 
-// Only the text side of a checkpoint: enough to tokenize and to render templates without reading weights.
-std::unique_ptr<Tokenizer> load_tokenizer(const ModelSource& source);               // null when there is none
-std::unique_ptr<ChatTemplate> load_chat_template(const ModelSource& source, const Tokenizer* tokenizer,
+// Only the text side of a checkpoint: enough to tokenize and to render templates without reading
+// weights.
+std::unique_ptr<Tokenizer> load_tokenizer(const ModelSource& source);  // null when there is none
+std::unique_ptr<ChatTemplate> load_chat_template(const ModelSource& source,
+                                                 const Tokenizer* tokenizer,
                                                  bool with_tools = false);
 
 }  // namespace moeflux

@@ -57,7 +57,7 @@ class TextMeter {
           .logits_of = LogitsOf::EveryToken,
           .logits = logits_.data(),
           .hidden = with_mtp ? &hidden_[begin * static_cast<std::size_t>(d_model_)] : nullptr};
-      engine_.forward().run({&span, 1});
+      engine_.run({&span, 1});
       for (std::size_t i = 0; i < n; ++i) {
         const float* row = &logits_[i * static_cast<std::size_t>(n_vocab_)];
         chosen_[begin + i] = most_likely(row, n_vocab_);

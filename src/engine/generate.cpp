@@ -11,9 +11,11 @@
 namespace moeflux {
 namespace {
 
-class Stopwatch {
+class Timer {
  public:
-  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
 
  private:
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
@@ -22,9 +24,12 @@ class Stopwatch {
 // Collects the answer's text and passes it on.
 class TextOutput {
  public:
-  TextOutput(const Tokenizer& tokenizer, const GenerateRequest& request, const GenerateEvents& events,
-             GenerateResult& result)
-      : decoder_(tokenizer, /*skip_special=*/true), stops_(request.stop), events_(events), result_(result) {}
+  TextOutput(const Tokenizer& tokenizer, const GenerateRequest& request,
+             const GenerateEvents& events, GenerateResult& result)
+      : decoder_(tokenizer, /*skip_special=*/true),
+        stops_(request.stop),
+        events_(events),
+        result_(result) {}
 
   bool feed(TokenId token) {  // false when a stop string is complete
     const StopMatcher::Output output = stops_.feed(decoder_.feed(token));
@@ -58,11 +63,16 @@ class TextOutput {
 
 std::string_view stop_reason_name(StopReason reason) {
   switch (reason) {
-    case StopReason::EndToken: return "end";
-    case StopReason::StopString: return "stop";
-    case StopReason::MaxTokens: return "length";
-    case StopReason::ContextFull: return "context";
-    case StopReason::Cancelled: return "cancelled";
+    case StopReason::EndToken:
+      return "end";
+    case StopReason::StopString:
+      return "stop";
+    case StopReason::MaxTokens:
+      return "length";
+    case StopReason::ContextFull:
+      return "context";
+    case StopReason::Cancelled:
+      return "cancelled";
   }
   return "?";
 }
@@ -78,7 +88,8 @@ GenerateResult generate(Engine& engine, Session& session, const GenerateRequest&
     return !request.ignore_end && std::find(ends.begin(), ends.end(), token) != ends.end();
   };
 
-  const Stopwatch prefill_time;
+  const Activity before = activity_of(engine);
+  const Timer prefill_time;
   std::vector<float> logits;
   try {
     logits = engine.prefill(session, request.prompt, events.cancelled);
@@ -89,8 +100,10 @@ GenerateResult generate(Engine& engine, Session& session, const GenerateRequest&
     return result;
   }
   result.prefill_seconds = prefill_time.seconds();
+  const Activity between = activity_of(engine);
+  result.prefill = between - before;
 
-  const Stopwatch decode_time;
+  const Timer decode_time;
   Sampler sampler;
   std::vector<TokenId> history = request.prompt;
   while (true) {
@@ -111,7 +124,8 @@ GenerateResult generate(Engine& engine, Session& session, const GenerateRequest&
       result.reason = StopReason::StopString;
       break;
     }
-    if (request.max_tokens > 0 && static_cast<std::int64_t>(result.tokens.size()) >= request.max_tokens) {
+    if (request.max_tokens > 0 &&
+        static_cast<std::int64_t>(result.tokens.size()) >= request.max_tokens) {
       result.reason = StopReason::MaxTokens;
       break;
     }
@@ -124,10 +138,12 @@ GenerateResult generate(Engine& engine, Session& session, const GenerateRequest&
       break;
     }
     const Span span{.session = &session, .tokens = {&token, 1}, .logits = logits.data()};
-    engine.forward().run({&span, 1});
+    engine.run({&span, 1});
   }
-  if (result.reason != StopReason::StopString && !output.finish()) result.reason = StopReason::StopString;
+  if (result.reason != StopReason::StopString && !output.finish())
+    result.reason = StopReason::StopString;
   result.decode_seconds = decode_time.seconds();
+  result.decode = activity_of(engine) - between;
   return result;
 }
 

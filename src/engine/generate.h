@@ -1,5 +1,5 @@
-// One answer: prefill the prompt, then sample token by token until something ends it. Text is handed on as soon as it is
-// certain: never half a character, never the beginning of a stop string.
+// One answer: prefill the prompt, then sample token by token until something ends it. Text is
+// handed on as soon as it is certain: never half a character, never the beginning of a stop string.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/activity.h"
 #include "engine/engine.h"
 #include "runtime/sampling_params.h"
 
@@ -27,7 +28,8 @@ struct GenerateEvents {
 };
 
 enum class StopReason { EndToken, StopString, MaxTokens, ContextFull, Cancelled };
-std::string_view stop_reason_name(StopReason reason);  // "end", "stop", "length", "context", "cancelled"
+std::string_view stop_reason_name(
+    StopReason reason);  // "end", "stop", "length", "context", "cancelled"
 
 struct GenerateResult {
   std::vector<TokenId> tokens;  // without the end token
@@ -36,6 +38,7 @@ struct GenerateResult {
   std::int64_t n_prompt = 0;
   double prefill_seconds = 0;
   double decode_seconds = 0;
+  Activity prefill, decode;
 };
 
 // The session may hold a beginning already; the prompt is appended to it.

@@ -23,16 +23,20 @@ class Golden {
     std::vector<std::string> prefixes;
     for (const auto& [name, info] : file_->tensors()) {
       const std::size_t at = name.rfind("ids");
-      if (at == std::string::npos || at + 3 != name.size() || name.find("route.") != std::string::npos) continue;
+      if (at == std::string::npos || at + 3 != name.size() ||
+          name.find("route.") != std::string::npos)
+        continue;
       if (at == 0 || name[at - 1] == '.') prefixes.push_back(name.substr(0, at));
     }
-    if (prefixes.empty()) fail(Errc::BadInput, "{}: not a golden file: it has no \"ids\" tensor", file_->path());
+    if (prefixes.empty())
+      fail(Errc::BadInput, "{}: not a golden file: it has no \"ids\" tensor", file_->path());
     return prefixes;
   }
 
   bool has(const std::string& name) const { return file_->find(name) != nullptr; }
 
-  std::vector<float> floats(const std::string& name, std::initializer_list<std::int64_t> shape) const {
+  std::vector<float> floats(const std::string& name,
+                            std::initializer_list<std::int64_t> shape) const {
     const TensorInfo& info = tensor(name, shape);
     std::vector<std::byte> raw = bytes(name, info, DType::F32);
     std::vector<float> values(raw.size() / sizeof(float));
@@ -40,7 +44,8 @@ class Golden {
     return values;
   }
 
-  std::vector<std::int32_t> ints(const std::string& name, std::initializer_list<std::int64_t> shape) const {
+  std::vector<std::int32_t> ints(const std::string& name,
+                                 std::initializer_list<std::int64_t> shape) const {
     const TensorInfo& info = tensor(name, shape);
     std::vector<std::byte> raw = bytes(name, info, DType::I32);
     std::vector<std::int32_t> values(raw.size() / sizeof(std::int32_t));
@@ -54,20 +59,21 @@ class Golden {
   }
 
  private:
-  const TensorInfo& tensor(const std::string& name, std::initializer_list<std::int64_t> shape) const {
+  const TensorInfo& tensor(const std::string& name,
+                           std::initializer_list<std::int64_t> shape) const {
     const TensorInfo* info = file_->find(name);
     if (info == nullptr) fail(Errc::NotFound, "{}: tensor \"{}\" is missing", file_->path(), name);
     if (!std::equal(info->shape.begin(), info->shape.end(), shape.begin(), shape.end())) {
-      fail(Errc::BadInput, "{}: tensor \"{}\" is {}, but this model and prompt give {}", file_->path(), name,
-           shape_text(info->shape), shape_text(std::vector(shape)));
+      fail(Errc::BadInput, "{}: tensor \"{}\" is {}, but this model and prompt give {}",
+           file_->path(), name, shape_text(info->shape), shape_text(std::vector(shape)));
     }
     return *info;
   }
 
   std::vector<std::byte> bytes(const std::string& name, const TensorInfo& info, DType dtype) const {
     if (info.dtype != dtype) {
-      fail(Errc::BadInput, "{}: tensor \"{}\" is {}, expected {}", file_->path(), name, dtype_name(info.dtype),
-           dtype_name(dtype));
+      fail(Errc::BadInput, "{}: tensor \"{}\" is {}, expected {}", file_->path(), name,
+           dtype_name(info.dtype), dtype_name(dtype));
     }
     std::vector<std::byte> raw(info.bytes);
     file_->read(info.extent(), raw);
@@ -77,8 +83,21 @@ class Golden {
   std::shared_ptr<const ModelSource> file_;
 };
 
+// Lets the caller stop a pass at any of its layers.
+class Watch : public ForwardObserver {
+ public:
+  explicit Watch(const std::function<void()>& on_layer) : on_layer_(on_layer) {}
+
+  void on_hidden(int /*index*/, const float* /*x*/, std::int64_t /*n*/) override {
+    if (on_layer_) on_layer_();
+  }
+
+ private:
+  const std::function<void()>& on_layer_;
+};
+
 // Gathers what a pass computes on the inside, over the chunks of a prompt.
-class Recorder final : public ForwardObserver {
+class Recorder final : public Watch {
  public:
   struct Routes {
     int top_k = 0;
@@ -88,12 +107,15 @@ class Recorder final : public ForwardObserver {
   std::map<int, std::vector<float>> hidden;
   std::map<int, Routes> routes;
 
-  explicit Recorder(int d_model) : d_model_(d_model) {}
+  Recorder(int d_model, const std::function<void()>& on_layer)
+      : Watch(on_layer), d_model_(d_model) {}
 
   void on_hidden(int index, const float* x, std::int64_t n) override {
+    Watch::on_hidden(index, x, n);
     hidden[index].insert(hidden[index].end(), x, x + n * d_model_);
   }
-  void on_route(int layer, const std::int32_t* ids, const float* weights, std::int64_t n, int top_k) override {
+  void on_route(int layer, const std::int32_t* ids, const float* weights, std::int64_t n,
+                int top_k) override {
     Routes& r = routes[layer];
     r.top_k = top_k;
     r.ids.insert(r.ids.end(), ids, ids + n * top_k);
@@ -136,7 +158,7 @@ class Verifier {
         n_vocab_(engine.config().n_vocab),
         d_(engine.config().d_model),
         session_(engine.new_session()),
-        recorder_(engine.config().d_model) {}
+        recorder_(engine.config().d_model, options.on_layer) {}
 
   bool run() {
     ids_ = golden_.ints(prefix_ + "ids", {golden_.length(prefix_ + "ids")});
@@ -149,7 +171,8 @@ class Verifier {
     }
     check_mtp();
     check_greedy();
-    if (n_checks_ == 0) fail(Errc::BadInput, "the golden prompt \"{}ids\" comes with nothing to compare", prefix_);
+    if (n_checks_ == 0)
+      fail(Errc::BadInput, "the golden prompt \"{}ids\" comes with nothing to compare", prefix_);
     return all_passed_;
   }
 
@@ -167,11 +190,12 @@ class Verifier {
     for (std::int64_t begin = 0; begin < n_tokens(); begin += chunk) {
       const std::int64_t n = std::min(chunk, n_tokens() - begin);
       const Span span{.session = &session_,
-                      .tokens = std::span(ids_).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(n)),
+                      .tokens = std::span(ids_).subspan(static_cast<std::size_t>(begin),
+                                                        static_cast<std::size_t>(n)),
                       .logits_of = LogitsOf::EveryToken,
                       .logits = logits_.data() + begin * n_vocab_,
                       .hidden = final_.data() + begin * d_};
-      engine_.forward().run({&span, 1}, &recorder_);
+      engine_.run({&span, 1}, &recorder_);
     }
   }
 
@@ -182,7 +206,8 @@ class Verifier {
     on_check_(check);
   }
 
-  void check_values(const std::string& name, std::span<const float> ours, std::span<const float> golden) {
+  void check_values(const std::string& name, std::span<const float> ours,
+                    std::span<const float> golden) {
     VerifyCheck check{.name = name};
     compare(ours, golden, check);
     check.passed = check.relative <= options_.tolerance;
@@ -192,11 +217,15 @@ class Verifier {
   void check_hidden() {
     const std::int64_t n_layers = engine_.config().n_layers();
     if (golden_.has(prefix_ + "hidden")) {
-      const std::vector<float> all = golden_.floats(prefix_ + "hidden", {n_layers + 1, n_tokens(), d_});
+      const std::vector<float> all =
+          golden_.floats(prefix_ + "hidden", {n_layers + 1, n_tokens(), d_});
       const auto size = static_cast<std::size_t>(n_tokens() * d_);
       for (int i = 0; i <= n_layers; ++i) {
-        const std::string name = i == 0 ? "embedding" : i == n_layers ? "final norm" : fmt::format("layer {}", i - 1);
-        check_values(name, recorder_.hidden[i], std::span(all).subspan(static_cast<std::size_t>(i) * size, size));
+        const std::string name = i == 0          ? "embedding"
+                                 : i == n_layers ? "final norm"
+                                                 : fmt::format("layer {}", i - 1);
+        check_values(name, recorder_.hidden[i],
+                     std::span(all).subspan(static_cast<std::size_t>(i) * size, size));
       }
     }
     if (golden_.has(prefix_ + "final")) {
@@ -217,7 +246,8 @@ class Verifier {
         bool same = true;
         for (int k = 0; k < routes.top_k; ++k) {
           const auto* begin = routes.ids.data() + t * routes.top_k;
-          const auto* at = std::find(begin, begin + routes.top_k, ids[static_cast<std::size_t>(t * routes.top_k + k)]);
+          const auto* at = std::find(begin, begin + routes.top_k,
+                                     ids[static_cast<std::size_t>(t * routes.top_k + k)]);
           if (at == begin + routes.top_k) {
             same = false;
           } else {
@@ -246,9 +276,11 @@ class Verifier {
     const std::int64_t chunk = chunk_size();
     for (std::int64_t begin = 0; begin + 1 < n_tokens(); begin += chunk) {
       const std::int64_t n = std::min(chunk, n_tokens() - 1 - begin);
+      if (options_.on_layer) options_.on_layer();
       engine_.forward().run_mtp(
           session_, final_.data() + begin * d_,
-          std::span<const TokenId>(ids_).subspan(static_cast<std::size_t>(begin + 1), static_cast<std::size_t>(n)),
+          std::span<const TokenId>(ids_).subspan(static_cast<std::size_t>(begin + 1),
+                                                 static_cast<std::size_t>(n)),
           ours.data() + begin * n_vocab_);
     }
     check_values("mtp", ours, golden);
@@ -261,14 +293,17 @@ class Verifier {
     const auto tokens = golden_.ints(prefix_ + "greedy", {n});
     const auto golden = golden_.floats(prefix_ + "greedy_logits", {n, n_vocab_});
     std::vector<float> ours(golden.size());
-    std::int64_t n_same = argmax(&logits_[logits_.size() - static_cast<std::size_t>(n_vocab_)], n_vocab_) == tokens[0];
+    Watch watch(options_.on_layer);
+    std::int64_t n_same = argmax(&logits_[logits_.size() - static_cast<std::size_t>(n_vocab_)],
+                                 n_vocab_) == tokens[0];
     for (std::int64_t i = 0; i < n; ++i) {
       const Span span{.session = &session_,
                       .tokens = std::span(tokens).subspan(static_cast<std::size_t>(i), 1),
                       .logits_of = LogitsOf::LastToken,
                       .logits = ours.data() + i * n_vocab_};
-      engine_.forward().run({&span, 1});
-      if (i + 1 < n && argmax(span.logits, n_vocab_) == tokens[static_cast<std::size_t>(i + 1)]) ++n_same;
+      engine_.run({&span, 1}, &watch);
+      if (i + 1 < n && argmax(span.logits, n_vocab_) == tokens[static_cast<std::size_t>(i + 1)])
+        ++n_same;
     }
     VerifyCheck check{.name = "greedy"};
     compare(ours, golden, check);

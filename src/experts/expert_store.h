@@ -1,11 +1,18 @@
-// Where routed experts come from: reads one expert's planes out of the checkpoint's files into one contiguous slot.
+// Where routed experts come from: which bytes of which files make up an expert, and where they land
+// in a slot of memory. Any checkpoint can be streamed in place: planes that lie close together are
+// fetched with one read, a record of a container is one read, and every read lands where its file
+// offset and its address agree modulo kBlock, so that direct I/O needs no copy. Immutable.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <string>
 #include <vector>
 
+#include "experts/expert_ids.h"
 #include "model/model_tensors.h"
 #include "source/model_source.h"
 
@@ -21,24 +28,67 @@ struct ExpertView {
   WeightView gate, up, down;
 };
 
+// A run of bytes on disk and its place in the slot.
+struct ExpertRead {
+  int disk_file = 0;  // as ModelSource::disk_file() numbers them
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t slot_offset = 0;
+};
+
 class ExpertStore {
  public:
-  ExpertStore(std::shared_ptr<const ModelSource> source, std::vector<ExpertBank> banks);
+  static constexpr std::uint64_t kBlock = 4096;
 
-  int n_banks() const { return static_cast<int>(banks_.size()); }
-  int n_experts(int bank) const { return banks_[static_cast<std::size_t>(bank)].gate.count(); }
-  std::uint64_t n_experts_total() const { return n_total_; }
-  std::size_t slot_bytes() const { return slot_bytes_; }  // holds any expert of the model
+  ExpertStore(std::shared_ptr<const ModelSource> source, const std::vector<ExpertBank>& banks);
 
-  std::uint64_t bytes(ExpertKey key) const;  // of the files that read() takes
-  // Fills `slot` (slot_bytes() long) and returns views into it. Throws Error(Io) naming the file.
-  ExpertView read(ExpertKey key, std::byte* slot) const;
+  int n_banks() const { return ids_.n_layers(); }
+  int n_experts(int bank) const { return ids_.n_experts(bank); }
+  std::uint64_t n_experts_total() const { return experts_.size(); }
+  std::size_t slot_bytes() const {
+    return slot_bytes_;
+  }  // holds any expert of the model; a multiple of kBlock
+  const ModelSource& source() const { return *source_; }
+
+  const ExpertIds& ids() const { return ids_; }
+  int id(ExpertKey key) const { return ids_.id(key.bank, key.expert); }
+
+  std::span<const ExpertRead> reads(ExpertKey key) const;
+  std::uint64_t read_bytes(ExpertKey key) const;
+
+  // The matrices of an expert whose reads have landed in `slot`.
+  ExpertView view(ExpertKey key, const std::byte* slot) const;
+
+  // Throws Error(Io) naming the expert when the bytes in `slot` do not have the checksum its
+  // container recorded.
+  void check(ExpertKey key, const std::byte* slot) const;
+
+  std::string name(ExpertKey key) const;  // for messages
 
  private:
+  struct Matrix {
+    WeightFormat format;
+    std::int64_t rows = 0, cols = 0, block_row0 = 0;
+    std::array<std::uint64_t, 3>
+        planes{};  // offsets in the slot of data, scales, biases; kNone when absent
+  };
+  struct Expert {
+    std::array<Matrix, 3> matrices;
+    std::uint32_t first_read = 0, n_reads = 0;
+    const Record* record = nullptr;  // when it is one record with a checksum
+    std::uint64_t record_slot_offset = 0;
+  };
+  static constexpr std::uint64_t kNone = UINT64_MAX;
+
+  void place(const std::array<StoredMatrix, 3>& matrices);
+  const Expert& at(ExpertKey key) const { return experts_[static_cast<std::size_t>(id(key))]; }
+
   std::shared_ptr<const ModelSource> source_;
-  std::vector<ExpertBank> banks_;
+  ExpertIds ids_;
+  std::vector<std::string> names_;  // of each bank
+  std::vector<Expert> experts_;
+  std::vector<ExpertRead> reads_;
   std::size_t slot_bytes_ = 0;
-  std::uint64_t n_total_ = 0;
 };
 
 }  // namespace moeflux

@@ -3,9 +3,15 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/stopwatch.h"
+#include "io/make_reader.h"
 
 namespace moeflux {
 namespace {
+
+// Reads that run ahead are kept few: those of a request queue up behind them on the disk.
+constexpr std::size_t kMaxGuessesInFlight = 32;
+constexpr std::size_t kMaxWarmingInFlight = 8;
 
 std::size_t slot_count(const ExpertStore& store, std::uint64_t cache_bytes) {
   if (store.n_experts_total() == 0) return 0;
@@ -13,46 +19,232 @@ std::size_t slot_count(const ExpertStore& store, std::uint64_t cache_bytes) {
   return static_cast<std::size_t>(std::clamp<std::uint64_t>(fitting, 1, store.n_experts_total()));
 }
 
+// Where every expert has a slot nothing is ever given up: the cheapest policy does.
+std::unique_ptr<EvictionPolicy> policy_for(std::string_view name, const ExpertStore& store,
+                                           std::size_t n_slots) {
+  auto policy = make_policy(name, store.ids(), n_slots);  // an unknown name is always an error
+  return n_slots < store.n_experts_total() ? std::move(policy)
+                                           : make_policy("lru", store.ids(), n_slots);
+}
+
+// A read is known by its slot and its place among the reads of the expert.
+constexpr std::uint64_t tag_of(int slot, std::size_t read) {
+  return (static_cast<std::uint64_t>(slot) << 16) | static_cast<std::uint64_t>(read);
+}
+constexpr int slot_of(std::uint64_t tag) {
+  return static_cast<int>(tag >> 16);
+}
+constexpr std::size_t read_of(std::uint64_t tag) {
+  return tag & 0xFFFF;
+}
+
 }  // namespace
 
-ExpertStreamer::ExpertStreamer(ExpertStore store, MemoryBudget& budget, std::uint64_t cache_bytes)
+ExpertStreamer::ExpertStreamer(ExpertStore store, MemoryBudget& budget, Options options)
     : store_(std::move(store)),
-      reservation_(budget.reserve("expert cache", slot_count(store_, cache_bytes) * store_.slot_bytes())),
-      cache_(store_.slot_bytes(), slot_count(store_, cache_bytes)) {}
+      reservation_(budget.reserve("expert cache",
+                                  slot_count(store_, options.cache_bytes) * store_.slot_bytes())),
+      cache_(store_, slot_count(store_, options.cache_bytes),
+             policy_for(options.policy, store_, slot_count(store_, options.cache_bytes))),
+      reader_(options.reader ? std::move(options.reader)
+                             : make_reader(store_.source().disk_paths())),
+      transfers_(cache_.n_slots()),
+      results_(64) {
+  reader_reservation_ = budget.reserve("reader", reader_->info().memory_bytes);
+  stats_.banks.resize(static_cast<std::size_t>(store_.n_banks()));
+}
 
-ExpertStreamer::Request::Request(ExpertStreamer* streamer, int bank, std::span<const std::int32_t> experts)
-    : streamer_(streamer), bank_(bank), experts_(experts), hits_first_(experts.size()) {
-  // Misses last, so that a read for this request never evicts an expert the same request could have used.
-  auto hit = hits_first_.begin();
-  auto miss = hits_first_.end();
+ExpertStreamer::~ExpertStreamer() {
+  reader_->cancel_waiting();
+  reader_.reset();  // waits for what is in flight into the cache's memory
+}
+
+void ExpertStreamer::begin_step(int n_tokens) {
+  ++stats_.steps;
+  stats_.tokens += static_cast<std::uint64_t>(n_tokens);
+  for (RequestObserver* observer : observers_) observer->on_step(n_tokens);
+}
+
+void ExpertStreamer::set_capacity(std::size_t n_slots, std::size_t min_slots) {
+  cache_.set_capacity(std::max(n_slots, min_slots));
+}
+
+bool ExpertStreamer::fetch(ExpertKey key, Purpose purpose) {
+  const int slot = cache_.claim(key);
+  if (slot < 0) return false;
+  const auto reads = store_.reads(key);
+  ops_.clear();
+  for (std::size_t i = 0; i < reads.size(); ++i) {
+    ops_.push_back({.file = reads[i].disk_file,
+                    .offset = reads[i].offset,
+                    .out = {cache_.memory(slot) + reads[i].slot_offset, reads[i].bytes},
+                    .tag = tag_of(slot, i)});
+    stats_.bytes_read += reads[i].bytes;
+  }
+  transfer(slot) = {static_cast<int>(reads.size()), 0, {}, std::nullopt, purpose};
+  stats_.guessed += purpose == Purpose::Guess;
+  stats_.warmed += purpose == Purpose::Warm;
+  reader_->submit(ops_);
+  return true;
+}
+
+void ExpertStreamer::pump() {
+  while (!guesses_.empty() && reader_->in_flight() < kMaxGuessesInFlight) {
+    const ExpertKey key = guesses_.front();
+    if (cache_.find(key) < 0 && !fetch(key, Purpose::Guess)) return;
+    guesses_.pop_front();
+  }
+  while (!to_warm_.empty() && reader_->in_flight() < kMaxWarmingInFlight) {
+    if (!cache_.has_room()) {
+      to_warm_.clear();
+      return;
+    }
+    const ExpertKey key = to_warm_.front();
+    to_warm_.pop_front();
+    if (cache_.find(key) < 0) fetch(key, Purpose::Warm);
+  }
+}
+
+void ExpertStreamer::prefetch(int bank, std::span<const std::int32_t> experts) {
+  guesses_.clear();
+  for (const std::int32_t expert : experts) guesses_.push_back({bank, expert});
+  pump();
+}
+
+void ExpertStreamer::warm(std::vector<ExpertKey> experts) {
+  to_warm_.assign(experts.begin(), experts.end());
+  pump();
+}
+
+void ExpertStreamer::finish_warming(const std::function<void(std::uint64_t)>& progress) {
+  while (!to_warm_.empty() || reader_->in_flight() > 0) {
+    pump();
+    reap(/*block=*/true);
+    if (progress) progress(to_warm_.size());
+  }
+}
+
+void ExpertStreamer::reap(bool block) {
+  const std::size_t n = reader_->wait(results_, block);
+  for (std::size_t i = 0; i < n; ++i) {
+    const ReadResult& result = results_[i];
+    const int slot = slot_of(result.tag);
+    Transfer& moved = transfer(slot);
+    if (result.error != 0 && moved.error == 0) {
+      moved.error = result.error;
+      moved.failed = store_.reads(cache_.key(slot))[read_of(result.tag)];
+    }
+    if (--moved.n_left == 0) finish(slot);
+  }
+}
+
+// All reads of a slot are in: its expert is Ready, or it is known why not.
+void ExpertStreamer::finish(int slot) {
+  const ExpertKey key = cache_.key(slot);
+  Transfer& moved = transfer(slot);
+  try {
+    if (moved.error != 0) {
+      fail(Errc::Io, "{}: reading {} failed: {} bytes at offset {}: {}",
+           store_.source().disk_file(moved.failed.disk_file).path(), store_.name(key),
+           moved.failed.bytes, moved.failed.offset, describe_read_error(moved.error));
+    }
+    const Stopwatch stopwatch(stats_.check_ns);
+    store_.check(key, cache_.memory(slot));
+  } catch (const Error& error) {
+    moved.why = error;
+    cache_.fail(slot);
+    return;
+  }
+  cache_.complete(slot);
+}
+
+ExpertStreamer::Request::Request(ExpertStreamer* streamer, int bank,
+                                 std::span<const std::int32_t> experts)
+    : streamer_(streamer), bank_(bank), experts_(experts) {
+  ExpertStreamer& s = *streamer;
+  BankStats& stats = s.stats_.banks[static_cast<std::size_t>(bank)];
+  for (RequestObserver* observer : s.observers_) observer->on_request(bank, experts);
+  // What still waits of the guesses for this request is no longer a guess.
+  s.guesses_.clear();
+  s.cache_.begin_request(bank);
+  // Hits are pinned before any miss claims a slot: a miss never drives out what this request needs.
   for (int i = 0; i < static_cast<int>(experts.size()); ++i) {
-    const bool cached = streamer->cache_.find({bank, experts[static_cast<std::size_t>(i)]}) >= 0;
-    if (cached) {
-      *hit++ = i;
+    const int slot = s.cache_.find(key(i));
+    if (slot < 0) {
+      waiting_.push_back(i);
+      continue;
+    }
+    ++stats.hits;
+    if (std::exchange(s.transfer(slot).purpose, Purpose::Demand) == Purpose::Guess) {
+      ++s.stats_.guesses_used;
+    }
+    s.cache_.pin(slot);
+    if (s.cache_.state(slot) == ExpertCache::State::Ready) {
+      ready_.push_back({i, slot});
     } else {
-      *--miss = i;
+      reading_.push_back({i, slot});
     }
   }
+  for (int i = 0; i < static_cast<int>(experts.size()); ++i) s.cache_.use(key(i));
+  while (!waiting_.empty() && start(waiting_.front())) waiting_.pop_front();
+}
+
+ExpertStreamer::Request::~Request() {
+  for (const Item& item : ready_) streamer_->cache_.unpin(item.slot);
+  for (const Item& item : reading_) streamer_->cache_.unpin(item.slot);
+}
+
+bool ExpertStreamer::Request::start(int index) {
+  ExpertStreamer& s = *streamer_;
+  if (!s.fetch(key(index), Purpose::Demand)) return false;
+  const int slot = s.cache_.find(key(index));
+  s.cache_.pin(slot);
+  reading_.push_back({index, slot});
+  BankStats& stats = s.stats_.banks[static_cast<std::size_t>(bank_)];
+  ++stats.misses;
+  stats.bytes_missed += s.store_.read_bytes(key(index));
+  return true;
+}
+
+// Moves what has been read to ready_; throws for what could not be.
+void ExpertStreamer::Request::sort_out_reading() {
+  ExpertStreamer& s = *streamer_;
+  std::optional<Error> error;
+  std::erase_if(reading_, [&](const Item& item) {
+    switch (s.cache_.state(item.slot)) {
+      case ExpertCache::State::InFlight:
+        return false;
+      case ExpertCache::State::Ready:
+        ready_.push_back(item);
+        return true;
+      default:
+        error = s.transfer(item.slot).why;
+        s.cache_.unpin(item.slot);
+        return true;
+    }
+  });
+  if (error) throw *error;
 }
 
 std::optional<ExpertLease> ExpertStreamer::Request::next() {
-  if (n_done_ == hits_first_.size()) return std::nullopt;
-  const int index = hits_first_[n_done_++];
-  return streamer_->acquire({bank_, experts_[static_cast<std::size_t>(index)]}, index);
-}
-
-ExpertLease ExpertStreamer::acquire(ExpertKey key, int index) {
-  int slot = cache_.find(key);
-  if (slot >= 0) {
-    ++stats_.hits;
-  } else {
-    ++stats_.misses;
-    slot = cache_.claim();
-    MOEFLUX_ASSERT(slot >= 0);  // leases are used one at a time
-    cache_.fill(slot, key, store_.read(key, cache_.memory(slot)));
-    stats_.bytes_read += store_.bytes(key);
+  ExpertStreamer& s = *streamer_;
+  s.reap(/*block=*/false);
+  sort_out_reading();
+  while (true) {
+    while (!waiting_.empty() && start(waiting_.front())) waiting_.pop_front();
+    if (waiting_.empty()) s.pump();
+    if (!ready_.empty()) {
+      const Item item = ready_.front();
+      ready_.pop_front();
+      const ExpertView view = s.store_.view(key(item.index), s.cache_.memory(item.slot));
+      return ExpertLease(&s.cache_, item.slot, view, item.index);
+    }
+    if (reading_.empty() && waiting_.empty()) return std::nullopt;
+    MOEFLUX_ASSERT(s.reader_->in_flight() > 0);
+    const Stopwatch stopwatch(s.stats_.banks[static_cast<std::size_t>(bank_)].wait_ns);
+    s.reap(/*block=*/true);
+    sort_out_reading();
   }
-  return ExpertLease(&cache_, slot, index);
 }
 
 }  // namespace moeflux

@@ -1,80 +1,162 @@
-// Brings the experts a layer's router chose to where they can be computed with. The caller asks for a set of experts
-// and takes leases as they become ready, in whatever order that is; a lease pins complete, stable bytes while it lives.
-// Used by one thread.
+// Brings the experts a layer's router chose to where they can be computed with.
+//
+// The caller asks for a set of experts: reads of all that are missing start at once, and leases are
+// handed out as experts become ready, what is in memory first. A lease pins complete, checked,
+// stable bytes while it lives. Two kinds of reads run behind those: prefetch() of what a later
+// request will probably want, and warm(), which fills empty slots and never drives anything out.
+// Used by one thread; the disk works on while it computes.
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "base/memory_budget.h"
 #include "experts/expert_cache.h"
 #include "experts/expert_store.h"
+#include "experts/streamer_stats.h"
+#include "experts/trace.h"
+#include "experts/usage_profile.h"
+#include "io/async_reader.h"
 
 namespace moeflux {
 
 class ExpertLease {
  public:
-  ExpertLease(ExpertCache* cache, int slot, int index) : cache_(cache), slot_(slot), index_(index) {
-    cache_->pin(slot_);
-  }
+  // Takes over a pin of the slot.
+  ExpertLease(ExpertCache* cache, int slot, const ExpertView& view, int index)
+      : cache_(cache), slot_(slot), view_(view), index_(index) {}
   ~ExpertLease() {
     if (cache_ != nullptr) cache_->unpin(slot_);
   }
   ExpertLease(ExpertLease&& other) noexcept
-      : cache_(std::exchange(other.cache_, nullptr)), slot_(other.slot_), index_(other.index_) {}
+      : cache_(std::exchange(other.cache_, nullptr)),
+        slot_(other.slot_),
+        view_(other.view_),
+        index_(other.index_) {}
   ExpertLease& operator=(ExpertLease&&) = delete;
 
   int index() const { return index_; }  // position of this expert in the request
-  const ExpertView& view() const { return cache_->view(slot_); }
+  const ExpertView& view() const { return view_; }
 
  private:
   ExpertCache* cache_;
   int slot_;
+  ExpertView view_;
   int index_;
 };
 
 class ExpertStreamer {
  public:
-  // Uses at most cache_bytes, at least one slot; reserves from `budget`, throwing Error(OutOfMemory) below that.
-  ExpertStreamer(ExpertStore store, MemoryBudget& budget, std::uint64_t cache_bytes);
+  struct Options {
+    std::uint64_t cache_bytes = 0;  // at most; at least one slot is used
+    std::string policy = std::string(kDefaultPolicy);
+    std::unique_ptr<AsyncReader> reader;  // over the source's disk files; null: made here
+  };
+  // Reserves the cache and the reader's buffers from `budget`; throws Error(OutOfMemory).
+  ExpertStreamer(ExpertStore store, MemoryBudget& budget, Options options);
+  ~ExpertStreamer();
+  ExpertStreamer(const ExpertStreamer&) = delete;
+  ExpertStreamer& operator=(const ExpertStreamer&) = delete;
 
   class Request {
    public:
-    // The next expert that is ready, or nothing when all have been handed out. Throws Error when a read fails.
+    ~Request();
+    Request(const Request&) = delete;
+    Request& operator=(const Request&) = delete;
+
+    // The next expert that is ready, or nothing when all have been handed out. Throws Error(Io)
+    // naming the file, or the expert whose checksum is wrong; that expert is read anew when it is
+    // asked for again. Keep at most one lease at a time.
     std::optional<ExpertLease> next();
 
    private:
     friend class ExpertStreamer;
+    struct Item {
+      int index;  // into experts_
+      int slot;   // pinned
+    };
     Request(ExpertStreamer* streamer, int bank, std::span<const std::int32_t> experts);
+
+    bool start(int index);  // false when no slot is free now
+    void sort_out_reading();
+    ExpertKey key(int index) const { return {bank_, experts_[static_cast<std::size_t>(index)]}; }
 
     ExpertStreamer* streamer_;
     int bank_;
     std::span<const std::int32_t> experts_;
-    std::vector<int> hits_first_;  // indices into experts_, what is cached before what must be read
-    std::size_t n_done_ = 0;
+    std::deque<Item> ready_;
+    std::vector<Item> reading_;
+    std::deque<int> waiting_;  // for a slot
   };
 
-  // `experts` must stay valid while the request is used.
-  Request request(int bank, std::span<const std::int32_t> experts) { return Request(this, bank, experts); }
+  // Once per forward pass, before its requests.
+  void begin_step(int n_tokens);
+  // `experts` are distinct and must stay valid while the request is used. One request at a time.
+  Request request(int bank, std::span<const std::int32_t> experts) {
+    return Request(this, bank, experts);
+  }
 
-  struct Stats {
-    std::uint64_t hits = 0;
-    std::uint64_t misses = 0;
-    std::uint64_t bytes_read = 0;
-  };
-  const Stats& stats() const { return stats_; }
+  // What the next request of a bank will probably want, most likely first. Replaces what is still
+  // waiting of an earlier guess.
+  void prefetch(int bank, std::span<const std::int32_t> experts);
+
+  // Tells the policy what is known from earlier runs. Before the first request.
+  void learn(const UsageProfile& profile) { profile.teach(cache_.policy()); }
+
+  // Fills empty slots with these, in this order, whenever the disk has nothing better to do.
+  void warm(std::vector<ExpertKey> experts);
+  // Waits for warm() to come to its end. Throws Error when a read fails.
+  void finish_warming(const std::function<void(std::uint64_t n_left)>& progress = {});
+
+  // Whether every expert has a slot: then nothing is ever read twice.
+  bool holds_all() const { return cache_.capacity() >= store_.n_experts_total(); }
+
+  // Slots the cache may fill from now on, at most what was reserved and at least `min_slots`.
+  void set_capacity(std::size_t n_slots, std::size_t min_slots);
+
+  // Told of every step and request. Must outlive this object.
+  void add_observer(RequestObserver* observer) { observers_.push_back(observer); }
+
+  const StreamerStats& stats() const { return stats_; }
   std::uint64_t cache_bytes() const { return reservation_.bytes(); }
+  const ExpertCache& cache() const { return cache_; }
   const ExpertStore& store() const { return store_; }
+  const AsyncReader& reader() const { return *reader_; }
 
  private:
-  ExpertLease acquire(ExpertKey key, int index);
+  enum class Purpose : std::uint8_t { Demand, Guess, Warm };
+  struct Transfer {  // of one slot
+    int n_left = 0;  // reads not reported yet
+    int error = 0;
+    ExpertRead failed;
+    std::optional<Error> why;           // when the slot is Failed
+    Purpose purpose = Purpose::Demand;  // Guess until the guess has been used
+  };
+
+  bool fetch(ExpertKey key, Purpose purpose);  // false when no slot is free now
+  void pump();                                 // starts reads nobody waits for yet
+  void reap(bool block);                       // takes in finished reads
+  void finish(int slot);
+  Transfer& transfer(int slot) { return transfers_[static_cast<std::size_t>(slot)]; }
 
   ExpertStore store_;
-  MemoryBudget::Reservation reservation_;
+  MemoryBudget::Reservation reservation_, reader_reservation_;
   ExpertCache cache_;
-  Stats stats_;
+  std::unique_ptr<AsyncReader> reader_;  // after the cache: it writes into its memory
+  std::vector<Transfer> transfers_;      // [n_slots]
+  std::deque<ExpertKey> guesses_, to_warm_;
+  std::vector<ReadOp> ops_;
+  std::vector<ReadResult> results_;
+  std::vector<RequestObserver*> observers_;
+  StreamerStats stats_;
 };
 
 }  // namespace moeflux

@@ -15,12 +15,13 @@ JsonFields text_config(const ModelSource& source) {
   return JsonFields(source.config(), source.config_origin());
 }
 
-void require_one_of(const JsonFields& fields, std::string_view key, std::initializer_list<std::string_view> values) {
+void require_one_of(const JsonFields& fields, std::string_view key,
+                    std::initializer_list<std::string_view> values) {
   if (!fields.has(key)) return;
   const std::string value = fields.string(key);
   if (std::find(values.begin(), values.end(), value) == values.end()) {
-    fail(Errc::Unsupported, "{}: \"{}\": \"{}\" is not supported (supported: {})", fields.origin(), key, value,
-         fmt::join(values, ", "));
+    fail(Errc::Unsupported, "{}: \"{}\": \"{}\" is not supported (supported: {})", fields.origin(),
+         key, value, fmt::join(values, ", "));
   }
 }
 
@@ -38,7 +39,8 @@ const Json* RopeFields::find(std::string_view key, std::string_view older_key) c
   for (const char* place : {"rope_parameters", "rope_scaling"}) {
     const Json* object = config_.find(place);
     if (object == nullptr) continue;
-    if (const Json* value = find_in(JsonFields(*object, config_.origin() + ": " + place))) return value;
+    if (const Json* value = find_in(JsonFields(*object, config_.origin() + ": " + place)))
+      return value;
   }
   return find_in(config_);
 }
@@ -56,14 +58,16 @@ double RopeFields::number_or(std::string_view key, double fallback) const {
 
 double RopeFields::theta() const {
   const double theta = number("rope_theta");
-  if (!(theta > 1)) fail(Errc::BadInput, "{}: rope_theta is {}, but must exceed 1", config_.origin(), theta);
+  if (!(theta > 1))
+    fail(Errc::BadInput, "{}: rope_theta is {}, but must exceed 1", config_.origin(), theta);
   return theta;
 }
 
 std::string RopeFields::type() const {
   const Json* value = find("rope_type", "type");
   if (value == nullptr) return "default";
-  if (!value->is_string()) fail(Errc::BadInput, "{}: \"rope_type\" must be a string", config_.origin());
+  if (!value->is_string())
+    fail(Errc::BadInput, "{}: \"rope_type\" must be a string", config_.origin());
   return value->get<std::string>();
 }
 
@@ -76,12 +80,14 @@ YarnScaling RopeFields::yarn() const {
       .factor = number("factor"),
       .beta_fast = number_or("beta_fast", 32),
       .beta_slow = number_or("beta_slow", 1),
-      .original_context = number_or("original_max_position_embeddings", number("max_position_embeddings")),
+      .original_context =
+          number_or("original_max_position_embeddings", number("max_position_embeddings")),
       .mscale = optional_number("mscale"),
       .mscale_all_dim = optional_number("mscale_all_dim"),
       .attention_factor = optional_number("attention_factor"),
   };
-  if (!(yarn.factor >= 1 && yarn.beta_fast > 0 && yarn.beta_slow > 0 && yarn.original_context >= 1)) {
+  if (!(yarn.factor >= 1 && yarn.beta_fast > 0 && yarn.beta_slow > 0 &&
+        yarn.original_context >= 1)) {
     fail(Errc::BadInput, "{}: the YaRN parameters of RoPE are out of range", config_.origin());
   }
   return yarn;
@@ -92,40 +98,50 @@ RopeSpec RopeFields::make(int n_rot, bool interleaved) const {
   if (kind == "yarn") return make_yarn_rope(theta(), n_rot, interleaved, yarn());
   if (kind == "linear") {
     const double factor = number("factor");
-    if (!(factor >= 1)) fail(Errc::BadInput, "{}: the RoPE factor must be at least 1", config_.origin());
+    if (!(factor >= 1))
+      fail(Errc::BadInput, "{}: the RoPE factor must be at least 1", config_.origin());
     return make_linear_rope(theta(), n_rot, interleaved, factor);
   }
   // "mrope" names the three position streams of images; for text they are one.
   if (kind == "default" || kind == "mrope") return make_rope(theta(), n_rot, interleaved);
-  fail(Errc::Unsupported, "{}: rope_type \"{}\" is not supported (supported: default, linear, yarn)",
-       config_.origin(), kind);
+  fail(Errc::Unsupported,
+       "{}: rope_type \"{}\" is not supported (supported: default, linear, yarn)", config_.origin(),
+       kind);
 }
 
-std::string find_prefix(const ModelSource& source, std::initializer_list<std::string_view> candidates,
+std::string find_prefix(const ModelSource& source,
+                        std::initializer_list<std::string_view> candidates,
                         std::string_view suffix) {
   for (const std::string_view prefix : candidates) {
-    if (source.find(std::string(prefix) + std::string(suffix)) != nullptr) return std::string(prefix);
+    if (has_tensor(source, fmt::format("{}{}", prefix, suffix))) return std::string(prefix);
   }
   std::string tried;
   for (const std::string_view prefix : candidates) tried += fmt::format(" {}{}", prefix, suffix);
   fail(Errc::NotFound, "{}: no such tensor:{}", source.path(), tried);
 }
 
-StoredVector find_flat(const ModelSource& source, const std::string& module, std::int64_t rows, std::int64_t cols) {
+StoredVector find_flat(const ModelSource& source, const std::string& module, std::int64_t rows,
+                       std::int64_t cols) {
   const StoredMatrix matrix = find_matrix(source, module, rows, cols);
   DType dtype = DType::F32;
   switch (matrix.format.kind) {
-    case WeightKind::F32: break;
-    case WeightKind::F16: dtype = DType::F16; break;
-    case WeightKind::BF16: dtype = DType::BF16; break;
+    case WeightKind::F32:
+      break;
+    case WeightKind::F16:
+      dtype = DType::F16;
+      break;
+    case WeightKind::BF16:
+      dtype = DType::BF16;
+      break;
     default:
-      fail(Errc::Unsupported, "{}: {} is stored as {}, but must be F32, F16 or BF16", source.path(), matrix.name,
-           describe(matrix.format));
+      fail(Errc::Unsupported, "{}: {} is stored as {}, but must be F32, F16 or BF16", source.path(),
+           matrix.name, describe(matrix.format));
   }
   return {.name = matrix.name, .dtype = dtype, .size = rows * cols, .data = matrix.data};
 }
 
-DenseFfnTensors<Stored> find_ffn(const ModelSource& source, const std::string& prefix, int d_ff, int d_model) {
+DenseFfnTensors<Stored> find_ffn(const ModelSource& source, const std::string& prefix, int d_ff,
+                                 int d_model) {
   return {
       .gate = find_matrix(source, prefix + "gate_proj", d_ff, d_model),
       .up = find_matrix(source, prefix + "up_proj", d_ff, d_model),
@@ -133,7 +149,8 @@ DenseFfnTensors<Stored> find_ffn(const ModelSource& source, const std::string& p
   };
 }
 
-ExpertBank find_experts(const ModelSource& source, const std::string& mlp, const MoeSpec& moe, int d_model) {
+ExpertBank find_experts(const ModelSource& source, const std::string& mlp, const MoeSpec& moe,
+                        int d_model) {
   const auto stack = [&](const std::string& module, std::int64_t rows, std::int64_t cols) {
     return find_stacked_matrices(source, mlp + module, moe.n_experts, rows, cols);
   };
@@ -153,7 +170,8 @@ ExpertBank find_experts(const ModelSource& source, const std::string& mlp, const
   const auto each = [&](const char* projection, std::int64_t rows, std::int64_t cols) {
     std::vector<StoredMatrix> matrices;
     for (int e = 0; e < moe.n_experts; ++e) {
-      matrices.push_back(find_matrix(source, fmt::format("{}experts.{}.{}", mlp, e, projection), rows, cols));
+      matrices.push_back(
+          find_matrix(source, fmt::format("{}experts.{}.{}", mlp, e, projection), rows, cols));
     }
     return StoredExpertBank(std::move(matrices));
   };

@@ -1,5 +1,6 @@
-// A family turns a checkpoint's own vocabulary (config keys, tensor names, conventions) into the engine's: a
-// ModelConfig and a ModelIndex. Adding a family means one folder here and one line in registry.cpp.
+// A family turns a checkpoint's own vocabulary (config keys, tensor names, conventions) into the
+// engine's: a ModelConfig and a ModelIndex. Adding a family means one folder here and one line in
+// registry.cpp.
 #pragma once
 
 #include <span>
@@ -30,8 +31,8 @@ struct ModelDescription {
   ModelIndex index;
 };
 
-// Recognises the family, reads and validates everything. Throws Error naming what is unsupported or wrong; nothing
-// about the model can fail after this but I/O and memory.
+// Recognises the family, reads and validates everything. Throws Error naming what is unsupported or
+// wrong; nothing about the model can fail after this but I/O and memory.
 ModelDescription describe_model(const ModelSource& source);
 
 }  // namespace moeflux

@@ -30,13 +30,15 @@ const Family& find_family(const ModelSource& source) {
     const auto& types = family->model_types;
     if (std::find(types.begin(), types.end(), model_type) != types.end()) return *family;
   }
-  fail(Errc::Unsupported, "{}: model_type \"{}\" is not supported (supported: {})", source.config_origin(),
-       model_type, known_model_types());
+  fail(Errc::Unsupported, "{}: model_type \"{}\" is not supported (supported: {})",
+       source.config_origin(), model_type, known_model_types());
 }
 
 }  // namespace
 
-std::span<const Family* const> families() { return kFamilies; }
+std::span<const Family* const> families() {
+  return kFamilies;
+}
 
 ModelDescription describe_model(const ModelSource& source) {
   const Family& family = find_family(source);

@@ -1,5 +1,6 @@
-// A layer as data: which mixer moves information between tokens, which feed-forward follows, with every size.
-// Families produce these from a checkpoint's config; nothing after them knows a family's name.
+// A layer as data: which mixer moves information between tokens, which feed-forward follows, with
+// every size. Families produce these from a checkpoint's config; nothing after them knows a
+// family's name.
 #pragma once
 
 #include <variant>
@@ -19,8 +20,8 @@ struct GatedAttentionSpec {
 
 enum class GateActivation { Silu, Sigmoid };
 
-// Gated delta rule: linear attention with a recurrent state [d_key, d_value] per value head, fed by a short
-// causal convolution.
+// Gated delta rule: linear attention with a recurrent state [d_key, d_value] per value head, fed by
+// a short causal convolution.
 struct GatedDeltaSpec {
   int n_key_heads = 0;
   int n_value_heads = 0;
@@ -34,7 +35,8 @@ struct GatedDeltaSpec {
   int conv_dim() const { return 2 * key_dim() + value_dim(); }
 };
 
-// Multi-head latent attention: the cache holds one latent and one rotary key per token, shared by all heads.
+// Multi-head latent attention: the cache holds one latent and one rotary key per token, shared by
+// all heads.
 struct MlaSpec {
   int n_heads = 0;
   int q_rank = 0;  // 0: queries are projected directly
@@ -56,7 +58,7 @@ struct RouterSpec {
   bool has_correction_bias = false;  // added for the choice only, not for the weights
   int n_groups = 1;
   int top_groups = 1;
-  bool normalize = true;   // the chosen weights sum to 1 before `scale`
+  bool normalize = true;  // the chosen weights sum to 1 before `scale`
   float scale = 1;
 };
 

@@ -14,7 +14,8 @@ constexpr int kMaxExperts = 1 << 16;
 
 class Checker {
  public:
-  Checker(const std::string& origin, std::string where) : origin_(origin), where_(std::move(where)) {}
+  Checker(const std::string& origin, std::string where)
+      : origin_(origin), where_(std::move(where)) {}
 
   void size(const char* what, std::int64_t value, std::int64_t max = kMaxSize) const {
     if (value < 1 || value > max) {
@@ -37,8 +38,9 @@ class Checker {
     size("attention heads", s.n_heads);
     size("key-value heads", s.n_kv_heads);
     size("head size", s.d_head);
-    that(s.n_heads % s.n_kv_heads == 0,
-         fmt::format("{} attention heads cannot share {} key-value heads", s.n_heads, s.n_kv_heads));
+    that(
+        s.n_heads % s.n_kv_heads == 0,
+        fmt::format("{} attention heads cannot share {} key-value heads", s.n_heads, s.n_kv_heads));
     size("width of the queries", std::int64_t{2} * s.n_heads * s.d_head);
     rope(s.rope, s.d_head);
   }
@@ -48,10 +50,12 @@ class Checker {
     size("linear key head size", s.d_key);
     size("linear value head size", s.d_value);
     that(s.n_value_heads % s.n_key_heads == 0,
-         fmt::format("{} linear value heads cannot share {} key heads", s.n_value_heads, s.n_key_heads));
+         fmt::format("{} linear value heads cannot share {} key heads", s.n_value_heads,
+                     s.n_key_heads));
     size("convolution width", s.conv_width, 64);
     that(s.conv_width >= 2, "a convolution of width 1 is not a convolution");
-    size("convolution channels", std::int64_t{2} * s.n_key_heads * s.d_key + std::int64_t{s.n_value_heads} * s.d_value);
+    size("convolution channels",
+         std::int64_t{2} * s.n_key_heads * s.d_key + std::int64_t{s.n_value_heads} * s.d_value);
   }
   void operator()(const MlaSpec& s) const {
     size("attention heads", s.n_heads);
@@ -77,10 +81,11 @@ class Checker {
     size("groups kept", r.top_groups, r.n_groups);
     that(s.n_experts % r.n_groups == 0,
          fmt::format("{} experts do not divide into {} groups", s.n_experts, r.n_groups));
-    that(r.n_groups == 1 || s.n_experts / r.n_groups >= 2, "a group of experts needs two members to be scored");
+    that(r.n_groups == 1 || s.n_experts / r.n_groups >= 2,
+         "a group of experts needs two members to be scored");
     that(s.top_k <= s.n_experts / r.n_groups * r.top_groups,
-         fmt::format("{} experts per token, but {} of {} groups hold only {}", s.top_k, r.top_groups, r.n_groups,
-                     s.n_experts / r.n_groups * r.top_groups));
+         fmt::format("{} experts per token, but {} of {} groups hold only {}", s.top_k,
+                     r.top_groups, r.n_groups, s.n_experts / r.n_groups * r.top_groups));
     that(std::isfinite(r.scale), fmt::format("the scaling factor of the experts is {}", r.scale));
     if (s.d_shared != 0) size("shared expert size", s.d_shared);
   }
@@ -104,7 +109,8 @@ void validate(const ModelConfig& config, const std::string& origin) {
     std::visit(checker, layer.mixer);
     std::visit(checker, layer.ffn);
   };
-  for (int i = 0; i < config.n_layers(); ++i) check_layer(config.layers[static_cast<std::size_t>(i)], fmt::format("layer {}: ", i));
+  for (int i = 0; i < config.n_layers(); ++i)
+    check_layer(config.layers[static_cast<std::size_t>(i)], fmt::format("layer {}: ", i));
   if (config.mtp) check_layer(*config.mtp, "mtp layer: ");
 }
 

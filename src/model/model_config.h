@@ -21,8 +21,9 @@ struct ModelConfig {
   int n_layers() const { return static_cast<int>(layers.size()); }
 };
 
-// Throws Error(BadInput) with `origin` in the message when sizes contradict each other or are absurd. After this,
-// products of sizes fit into 63 bits and every division the forward pass makes is exact.
+// Throws Error(BadInput) with `origin` in the message when sizes contradict each other or are
+// absurd. After this, products of sizes fit into 63 bits and every division the forward pass makes
+// is exact.
 void validate(const ModelConfig& config, const std::string& origin);
 
 }  // namespace moeflux

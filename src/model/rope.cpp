@@ -27,7 +27,8 @@ double yarn_mscale(double factor, double mscale) {
 RopeSpec make_yarn_rope(double theta, int n_rot, bool interleaved, const YarnScaling& yarn) {
   // The dimension whose wavelength makes `turns` turns over the original context.
   const auto dimension_of = [&](double turns) {
-    return n_rot * std::log(yarn.original_context / (turns * 2 * std::numbers::pi)) / (2 * std::log(theta));
+    return n_rot * std::log(yarn.original_context / (turns * 2 * std::numbers::pi)) /
+           (2 * std::log(theta));
   };
   const double low = std::max(std::floor(dimension_of(yarn.beta_fast)), 0.0);
   double high = std::min(std::ceil(dimension_of(yarn.beta_slow)), n_rot - 1.0);
@@ -42,7 +43,8 @@ RopeSpec make_yarn_rope(double theta, int n_rot, bool interleaved, const YarnSca
   }
   double magnitude = yarn_mscale(yarn.factor, 1);
   if (yarn.mscale.value_or(0) != 0 && yarn.mscale_all_dim.value_or(0) != 0) {
-    magnitude = yarn_mscale(yarn.factor, *yarn.mscale) / yarn_mscale(yarn.factor, *yarn.mscale_all_dim);
+    magnitude =
+        yarn_mscale(yarn.factor, *yarn.mscale) / yarn_mscale(yarn.factor, *yarn.mscale_all_dim);
   }
   rope.magnitude = static_cast<float>(yarn.attention_factor.value_or(magnitude));
   return rope;

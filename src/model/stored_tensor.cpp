@@ -13,7 +13,8 @@ StoredMatrix StoredMatrix::slice(std::int64_t begin, std::int64_t count) const {
     extent.bytes = static_cast<std::uint64_t>(n * row_bytes);
   };
   take(part.data, begin, count, data_row_bytes(format, cols));
-  const std::int64_t scale_row = scales_per_row(format, cols) * static_cast<std::int64_t>(dtype_size(format.scale_dtype));
+  const std::int64_t scale_row =
+      scales_per_row(format, cols) * static_cast<std::int64_t>(dtype_size(format.scale_dtype));
   if (format.kind == WeightKind::Affine) {
     take(part.scales, begin, count, scale_row);
     take(part.biases, begin, count, scale_row);

@@ -1,5 +1,5 @@
-// Where the weights of a model lie in its files. A checkpoint is an index: these types say "these bytes of that file,
-// stored like this", and whoever needs the numbers reads them.
+// Where the weights of a model lie in its files. A checkpoint is an index: these types say "these
+// bytes of that file, stored like this", and whoever needs the numbers reads them.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,8 @@ struct Extent {
   std::uint64_t bytes = 0;
 };
 
-// A matrix [rows, cols] with its planes (see quant/weight_format.h); planes a format does not have are empty.
+// A matrix [rows, cols] with its planes (see quant/weight_format.h); planes a format does not have
+// are empty.
 struct StoredMatrix {
   std::string name;  // for messages
   WeightFormat format{};
@@ -34,8 +35,8 @@ struct StoredMatrix {
   StoredMatrix slice(std::int64_t begin, std::int64_t count) const;
 };
 
-// A vector of `size` numbers in a plain float type. `shift` is added to each when it is loaded: 1 for the norms that a
-// checkpoint stores zero-centred.
+// A vector of `size` numbers in a plain float type. `shift` is added to each when it is loaded: 1
+// for the norms that a checkpoint stores zero-centred.
 struct StoredVector {
   std::string name;
   DType dtype = DType::F32;
@@ -52,7 +53,8 @@ class StoredExpertBank {
   StoredExpertBank() = default;
   explicit StoredExpertBank(std::vector<StoredMatrix> each) : each_(std::move(each)) {}
   struct Strides {
-    std::uint64_t data = 0, scales = 0, biases = 0;  // bytes from one expert's plane to the next one's
+    std::uint64_t data = 0, scales = 0,
+                  biases = 0;  // bytes from one expert's plane to the next one's
   };
   StoredExpertBank(StoredMatrix first, Strides strides, int count)
       : each_{std::move(first)}, strides_(strides), stacked_count_(count) {}

@@ -18,11 +18,16 @@ T load(const std::byte* at) noexcept {
 
 float decode_one(DType dtype, const std::byte* at) noexcept {
   switch (dtype) {
-    case DType::F32: return load<float>(at);
-    case DType::F16: return f16_to_float(load<std::uint16_t>(at));
-    case DType::BF16: return bf16_to_float(load<std::uint16_t>(at));
-    case DType::F8E4M3: return f8e4m3_to_float(load<std::uint8_t>(at));
-    default: return std::numeric_limits<float>::quiet_NaN();
+    case DType::F32:
+      return load<float>(at);
+    case DType::F16:
+      return f16_to_float(load<std::uint16_t>(at));
+    case DType::BF16:
+      return bf16_to_float(load<std::uint16_t>(at));
+    case DType::F8E4M3:
+      return f8e4m3_to_float(load<std::uint8_t>(at));
+    default:
+      return std::numeric_limits<float>::quiet_NaN();
   }
 }
 
@@ -70,14 +75,17 @@ void decode_fp8_row(const WeightView& m, std::int64_t row, float* out) noexcept 
 
 }  // namespace
 
-float bf16_to_float(std::uint16_t bits) noexcept { return std::bit_cast<float>(std::uint32_t{bits} << 16); }
+float bf16_to_float(std::uint16_t bits) noexcept {
+  return std::bit_cast<float>(std::uint32_t{bits} << 16);
+}
 
 float f16_to_float(std::uint16_t bits) noexcept {
   const std::uint32_t sign = (bits & 0x8000u) << 16;
   const std::uint32_t exponent = (bits >> 10) & 0x1Fu;
   const std::uint32_t mantissa = bits & 0x3FFu;
   if (exponent == 0) {  // zero or subnormal: mantissa * 2^-24, exact in float
-    return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(static_cast<float>(mantissa) * 0x1p-24f));
+    return std::bit_cast<float>(
+        sign | std::bit_cast<std::uint32_t>(static_cast<float>(mantissa) * 0x1p-24f));
   }
   const std::uint32_t wide = exponent == 31 ? 0xFFu : exponent + 112;
   return std::bit_cast<float>(sign | (wide << 23) | (mantissa << 13));
@@ -87,7 +95,8 @@ float f8e4m3_to_float(std::uint8_t bits) noexcept {
   const int exponent = (bits >> 3) & 15;
   const int mantissa = bits & 7;
   const float sign = (bits & 0x80) != 0 ? -1.0f : 1.0f;
-  if (exponent == 15 && mantissa == 7) return std::copysign(std::numeric_limits<float>::quiet_NaN(), sign);
+  if (exponent == 15 && mantissa == 7)
+    return std::copysign(std::numeric_limits<float>::quiet_NaN(), sign);
   if (exponent == 0) return sign * static_cast<float>(mantissa) * 0x1p-9f;
   return sign * std::ldexp(1.0f + static_cast<float>(mantissa) / 8, exponent - 7);
 }
@@ -99,11 +108,16 @@ void decode_floats(DType dtype, const std::byte* data, std::int64_t count, float
 
 void decode_row(const WeightView& m, std::int64_t row, float* out) noexcept {
   switch (m.format.kind) {
-    case WeightKind::F32: return decode_floats(DType::F32, m.data + row * m.cols * 4, m.cols, out);
-    case WeightKind::F16: return decode_floats(DType::F16, m.data + row * m.cols * 2, m.cols, out);
-    case WeightKind::BF16: return decode_floats(DType::BF16, m.data + row * m.cols * 2, m.cols, out);
-    case WeightKind::Affine: return decode_affine_row(m, row, out);
-    case WeightKind::Fp8Block: return decode_fp8_row(m, row, out);
+    case WeightKind::F32:
+      return decode_floats(DType::F32, m.data + row * m.cols * 4, m.cols, out);
+    case WeightKind::F16:
+      return decode_floats(DType::F16, m.data + row * m.cols * 2, m.cols, out);
+    case WeightKind::BF16:
+      return decode_floats(DType::BF16, m.data + row * m.cols * 2, m.cols, out);
+    case WeightKind::Affine:
+      return decode_affine_row(m, row, out);
+    case WeightKind::Fp8Block:
+      return decode_fp8_row(m, row, out);
   }
 }
 

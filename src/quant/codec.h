@@ -1,4 +1,5 @@
-// The scalar decoder of every weight format: the numerical truth that faster kernels are checked against.
+// The scalar decoder of every weight format: the numerical truth that faster kernels are checked
+// against.
 #pragma once
 
 #include <cstddef>

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/stopwatch.h"
 #include "runtime/workspace_size.h"
 
 namespace moeflux {
@@ -14,7 +15,8 @@ Forward::Forward(const Parts& parts, MemoryBudget& budget, std::int64_t max_toke
       backend_(*parts.backend),
       experts_(*parts.experts),
       max_tokens_(max_tokens),
-      workspace_(budget, workspace_floats(config_, max_tokens)) {}
+      workspace_(budget, workspace_floats(config_, max_tokens)),
+      layer_ns_(config_.layers.size() + 1) {}
 
 std::uint64_t Forward::workspace_floats(const ModelConfig& config, std::int64_t max_tokens) {
   return moeflux::workspace_floats(config, max_tokens);
@@ -22,7 +24,8 @@ std::uint64_t Forward::workspace_floats(const ModelConfig& config, std::int64_t 
 
 void Forward::run(std::span<const Span> batch, ForwardObserver* observer) {
   std::int64_t n = 0;
-  for (const Span& span : batch) {  // before any session begins, so that a refused span costs the others nothing
+  for (const Span& span :
+       batch) {  // before any session begins, so that a refused span costs the others nothing
     check_tokens(span.tokens);
     span.session->check(static_cast<std::int64_t>(span.tokens.size()));
     n += static_cast<std::int64_t>(span.tokens.size());
@@ -31,6 +34,7 @@ void Forward::run(std::span<const Span> batch, ForwardObserver* observer) {
   MOEFLUX_ASSERT(n <= max_tokens_);
   for (const Span& span : batch) span.session->begin(static_cast<std::int64_t>(span.tokens.size()));
   observer_ = observer;
+  experts_.begin_step(static_cast<int>(n));
 
   const std::int64_t d = config_.d_model;
   Workspace::Frame frame(workspace_);
@@ -51,7 +55,8 @@ void Forward::run(std::span<const Span> batch, ForwardObserver* observer) {
       rows_.push_back({&span.session->layer(i), row, n_span, span.session->length()});
       row += n_span;
     }
-    layer(config_.layers[static_cast<std::size_t>(i)], tensors_.layers[static_cast<std::size_t>(i)], rows_, x, n);
+    layer(config_.layers[static_cast<std::size_t>(i)], tensors_.layers[static_cast<std::size_t>(i)],
+          rows_, x, n);
     if (observer_ != nullptr && i + 1 < config_.n_layers()) observer_->on_hidden(i + 1, x, n);
   }
 
@@ -64,16 +69,19 @@ void Forward::run(std::span<const Span> batch, ForwardObserver* observer) {
     const float* rows = h + row * d;
     if (span.hidden != nullptr) std::copy_n(rows, n_span * d, span.hidden);
     if (span.logits_of == LogitsOf::EveryToken) head(rows, n_span, span.logits);
-    if (span.logits_of == LogitsOf::LastToken && n_span > 0) head(rows + (n_span - 1) * d, 1, span.logits);
+    if (span.logits_of == LogitsOf::LastToken && n_span > 0)
+      head(rows + (n_span - 1) * d, 1, span.logits);
     row += n_span;
   }
-  for (const Span& span : batch) span.session->commit(static_cast<std::int64_t>(span.tokens.size()));
+  for (const Span& span : batch)
+    span.session->commit(static_cast<std::int64_t>(span.tokens.size()));
 }
 
 // x <- x + mixer(norm(x)); x <- x + ffn(norm(x))
-void Forward::layer(const LayerSpec& spec, const LayerTensors<Resident>& tensors, std::span<const Rows> rows, float* x,
-                    std::int64_t n) {
+void Forward::layer(const LayerSpec& spec, const LayerTensors<Resident>& tensors,
+                    std::span<const Rows> rows, float* x, std::int64_t n) {
   const std::int64_t d = config_.d_model;
+  const Stopwatch stopwatch(layer_ns_[static_cast<std::size_t>(layer_index_)]);
   Workspace::Frame frame(workspace_);
   float* h = frame.floats(n * d);
   float* y = frame.floats(n * d);
@@ -82,7 +90,8 @@ void Forward::layer(const LayerSpec& spec, const LayerTensors<Resident>& tensors
   std::visit(
       [&](const auto& mixer_spec, const auto& mixer_tensors) {
         if constexpr (requires { mix(mixer_spec, mixer_tensors, rows[0], h, y); }) {
-          for (const Rows& r : rows) mix(mixer_spec, mixer_tensors, r, h + r.first * d, y + r.first * d);
+          for (const Rows& r : rows)
+            mix(mixer_spec, mixer_tensors, r, h + r.first * d, y + r.first * d);
         } else {
           MOEFLUX_ASSERT(!"the tensors of a layer are those of another mixer");
         }
@@ -93,8 +102,8 @@ void Forward::layer(const LayerSpec& spec, const LayerTensors<Resident>& tensors
   norm(x, tensors.ffn_norm, n, h);
   std::visit(
       [&](const auto& ffn_spec, const auto& ffn_tensors) {
-        if constexpr (requires { ffn(ffn_spec, ffn_tensors, h, n, y); }) {
-          ffn(ffn_spec, ffn_tensors, h, n, y);
+        if constexpr (requires { ffn(ffn_spec, ffn_tensors, FfnRows{x, h, n}, y); }) {
+          ffn(ffn_spec, ffn_tensors, FfnRows{x, h, n}, y);
         } else {
           MOEFLUX_ASSERT(!"the tensors of a layer are those of another feed-forward");
         }
@@ -103,14 +112,15 @@ void Forward::layer(const LayerSpec& spec, const LayerTensors<Resident>& tensors
   backend_.add({y, x, n * d});
 }
 
-void Forward::run_mtp(Session& session, const float* hidden, std::span<const std::int32_t> tokens, float* logits,
-                      float* out_hidden) {
+void Forward::run_mtp(Session& session, const float* hidden, std::span<const std::int32_t> tokens,
+                      float* logits, float* out_hidden) {
   MOEFLUX_ASSERT(config_.mtp.has_value());
   const auto n = static_cast<std::int64_t>(tokens.size());
   if (n == 0) return;
   MOEFLUX_ASSERT(n <= max_tokens_ && session.mtp_length() + n <= session.max_length());
   check_tokens(tokens);
   observer_ = nullptr;
+  layer_index_ = config_.n_layers();
 
   const MtpTensors<Resident>& t = *tensors_.mtp;
   const std::int64_t d = config_.d_model;
@@ -144,7 +154,8 @@ void Forward::head(const float* h, std::int64_t n, float* logits) {
 void Forward::check_tokens(std::span<const std::int32_t> tokens) const {
   for (const std::int32_t token : tokens) {
     if (token < 0 || token >= config_.n_vocab) {
-      fail(Errc::BadInput, "token {} is outside of the model's vocabulary of {}", token, config_.n_vocab);
+      fail(Errc::BadInput, "token {} is outside of the model's vocabulary of {}", token,
+           config_.n_vocab);
     }
   }
 }

@@ -1,8 +1,8 @@
 // The forward pass: the file to read first (forward.cpp).
 //
-// A batch is a list of spans: some new tokens of one session each. Prefill, decode and verification of drafts are the
-// same call. Dense operations run over all rows of the batch at once, mixers run per span, experts once for all rows
-// that chose them. Used by one thread.
+// A batch is a list of spans: some new tokens of one session each. Prefill, decode and verification
+// of drafts are the same call. Dense operations run over all rows of the batch at once, mixers run
+// per span, experts once for all rows that chose them. Used by one thread.
 #pragma once
 
 #include <cstdint>
@@ -28,17 +28,19 @@ struct Span {
   std::span<const std::int32_t> tokens;
   LogitsOf logits_of = LogitsOf::LastToken;
   float* logits = nullptr;  // [1 or tokens.size(), n_vocab]; host memory
-  float* hidden = nullptr;  // [tokens.size(), d_model] after the final norm, or null when not wanted
+  float* hidden =
+      nullptr;  // [tokens.size(), d_model] after the final norm, or null when not wanted
 };
 
 // Sees the inside of a pass: for verification and traces. Rows are those of the batch.
 class ForwardObserver {
  public:
   virtual ~ForwardObserver() = default;
-  // index 0: the embeddings; i: the output of layer i-1; n_layers: the final norm's output replaces the last layer's.
+  // index 0: the embeddings; i: the output of layer i-1; n_layers: the final norm's output replaces
+  // the last layer's.
   virtual void on_hidden(int /*index*/, const float* /*x*/, std::int64_t /*n*/) {}
-  virtual void on_route(int /*layer*/, const std::int32_t* /*ids*/, const float* /*weights*/, std::int64_t /*n*/,
-                        int /*top_k*/) {}
+  virtual void on_route(int /*layer*/, const std::int32_t* /*ids*/, const float* /*weights*/,
+                        std::int64_t /*n*/, int /*top_k*/) {}
 };
 
 class Forward {
@@ -54,14 +56,23 @@ class Forward {
 
   std::int64_t max_tokens() const { return max_tokens_; }
 
-  // Runs the batch and advances its sessions. Throws Error; sessions of a failed batch are poisoned.
+  // While a layer computes, guess this many experts per token for the next one and have them
+  // prefetched; 0: none. Changes when bytes are read, never a result.
+  void set_lookahead(int width) { lookahead_ = width; }
+
+  // Runs the batch and advances its sessions. Throws Error; sessions of a failed batch are
+  // poisoned.
   void run(std::span<const Span> batch, ForwardObserver* observer = nullptr);
 
-  // The MTP head over n positions of a session: hidden[i] is the trunk's output (after the final norm) at position
-  // mtp_length() + i, tokens[i] the token that follows it; logits[i] predicts the token after that. out_hidden, when
-  // not null, receives the head's own normed output for drafting further.
-  void run_mtp(Session& session, const float* hidden, std::span<const std::int32_t> tokens, float* logits,
-               float* out_hidden = nullptr);
+  // The MTP head over n positions of a session: hidden[i] is the trunk's output (after the final
+  // norm) at position mtp_length() + i, tokens[i] the token that follows it; logits[i] predicts the
+  // token after that. out_hidden, when not null, receives the head's own normed output for drafting
+  // further.
+  void run_mtp(Session& session, const float* hidden, std::span<const std::int32_t> tokens,
+               float* logits, float* out_hidden = nullptr);
+
+  // Time spent in each layer since construction, reading included; the MTP layer is the last.
+  const std::vector<std::uint64_t>& layer_ns() const { return layer_ns_; }
 
   static std::uint64_t workspace_floats(const ModelConfig& config, std::int64_t max_tokens);
 
@@ -69,27 +80,36 @@ class Forward {
   // The rows of a batch that belong to one session, for one layer.
   struct Rows {
     LayerState* state;
-    std::int64_t first;     // row in the batch
+    std::int64_t first;  // row in the batch
     std::int64_t n;
     std::int64_t position;  // of the first row in its sequence
   };
 
-  void layer(const LayerSpec& spec, const LayerTensors<Resident>& tensors, std::span<const Rows> rows, float* x,
-             std::int64_t n);
+  void layer(const LayerSpec& spec, const LayerTensors<Resident>& tensors,
+             std::span<const Rows> rows, float* x, std::int64_t n);
   void norm(const float* x, const float* weight, std::int64_t n, float* out);
   void head(const float* h, std::int64_t n, float* logits);
   void check_tokens(std::span<const std::int32_t> tokens) const;
 
   // Mixers (mixers/*.cpp): out = mixer(h) for one span.
-  void mix(const GatedAttentionSpec& spec, const GatedAttentionTensors<Resident>& t, const Rows& rows,
+  void mix(const GatedAttentionSpec& spec, const GatedAttentionTensors<Resident>& t,
+           const Rows& rows, const float* h, float* out);
+  void mix(const GatedDeltaSpec& spec, const GatedDeltaTensors<Resident>& t, const Rows& rows,
            const float* h, float* out);
-  void mix(const GatedDeltaSpec& spec, const GatedDeltaTensors<Resident>& t, const Rows& rows, const float* h,
+  void mix(const MlaSpec& spec, const MlaTensors<Resident>& t, const Rows& rows, const float* h,
            float* out);
-  void mix(const MlaSpec& spec, const MlaTensors<Resident>& t, const Rows& rows, const float* h, float* out);
 
-  // Feed-forwards (moe.cpp): out = ffn(h) for all rows.
-  void ffn(const DenseFfnSpec& spec, const DenseFfnTensors<Resident>& t, const float* h, std::int64_t n, float* out);
-  void ffn(const MoeSpec& spec, const MoeTensors<Resident>& t, const float* h, std::int64_t n, float* out);
+  // Feed-forwards (moe.cpp): out = ffn(h) for all rows. h = norm(x).
+  struct FfnRows {
+    const float* x;
+    const float* h;
+    std::int64_t n;
+  };
+  void ffn(const DenseFfnSpec& spec, const DenseFfnTensors<Resident>& t, const FfnRows& rows,
+           float* out);
+  void ffn(const MoeSpec& spec, const MoeTensors<Resident>& t, const FfnRows& rows, float* out);
+  // Has the experts prefetched that the next layer will probably choose (lookahead.cpp).
+  void look_ahead(const float* x, std::int64_t n);
 
   const ModelConfig& config_;
   const ModelTensors<Resident>& tensors_;
@@ -98,9 +118,11 @@ class Forward {
   std::int64_t max_tokens_;
   Workspace workspace_;
   ForwardObserver* observer_ = nullptr;
-  int layer_index_ = 0;  // for the observer
+  int layer_index_ = 0;  // of the layer being computed; n_layers: the MTP layer
+  int lookahead_ = 0;
   std::vector<Rows> rows_;
   RouterScratch router_scratch_;
+  std::vector<std::uint64_t> layer_ns_;  // time spent in each layer so far
 };
 
 }  // namespace moeflux

@@ -1,6 +1,7 @@
-// Feed-forwards. The mixture of experts groups (token, slot) pairs by expert, so that each expert is fetched and decoded
-// once for all its tokens, computes experts in whatever order they arrive, each into rows of its own, and combines
-// those rows in slot order: arrival times cannot change a result.
+// Feed-forwards. The mixture of experts groups (token, slot) pairs by expert, so that each expert
+// is fetched and decoded once for all its tokens, computes experts in whatever order they arrive,
+// each into rows of its own, and combines those rows in slot order: arrival times cannot change a
+// result.
 #include <algorithm>
 
 #include "runtime/forward.h"
@@ -18,9 +19,11 @@ struct ExpertGroups {
   int n_used = 0;
 };
 
-void group_by_expert(const MoeSpec& spec, const std::int32_t* ids, std::int64_t n, ExpertGroups& groups) {
+void group_by_expert(const MoeSpec& spec, const std::int32_t* ids, std::int64_t n,
+                     ExpertGroups& groups) {
   const std::int64_t n_pairs = n * spec.top_k;
-  std::int32_t* next = groups.begin;  // first as a histogram, then as the next free place of each expert
+  std::int32_t* next =
+      groups.begin;  // first as a histogram, then as the next free place of each expert
   std::fill_n(next, spec.n_experts + 1, 0);
   for (std::int64_t p = 0; p < n_pairs; ++p) ++next[ids[p] + 1];
   for (int e = 0; e < spec.n_experts; ++e) {
@@ -36,7 +39,8 @@ void group_by_expert(const MoeSpec& spec, const std::int32_t* ids, std::int64_t 
   std::int32_t end_before = 0;
   for (int i = 0; i < groups.n_used; ++i) {
     const std::int32_t end = next[groups.experts[i]];
-    groups.begin[i] = end_before;  // i <= experts[i], so this never overwrites an end that is still needed
+    groups.begin[i] =
+        end_before;  // i <= experts[i], so this never overwrites an end that is still needed
     end_before = end;
   }
   groups.begin[groups.n_used] = end_before;
@@ -44,8 +48,9 @@ void group_by_expert(const MoeSpec& spec, const std::int32_t* ids, std::int64_t 
 
 }  // namespace
 
-void Forward::ffn(const DenseFfnSpec& spec, const DenseFfnTensors<Resident>& t, const float* h, std::int64_t n,
+void Forward::ffn(const DenseFfnSpec& spec, const DenseFfnTensors<Resident>& t, const FfnRows& rows,
                   float* out) {
+  const auto [x, h, n] = rows;
   Workspace::Frame frame(workspace_);
   backend_.ffn({.gate = t.gate,
                 .up = t.up,
@@ -58,7 +63,9 @@ void Forward::ffn(const DenseFfnSpec& spec, const DenseFfnTensors<Resident>& t, 
                 .y = out});
 }
 
-void Forward::ffn(const MoeSpec& spec, const MoeTensors<Resident>& t, const float* h, std::int64_t n, float* out) {
+void Forward::ffn(const MoeSpec& spec, const MoeTensors<Resident>& t, const FfnRows& rows,
+                  float* out) {
+  const auto [x, h, n] = rows;
   const std::int64_t d = config_.d_model;
   const std::int64_t n_pairs = n * spec.top_k;
   Workspace::Frame frame(workspace_);
@@ -67,8 +74,8 @@ void Forward::ffn(const MoeSpec& spec, const MoeTensors<Resident>& t, const floa
   float* weights = frame.floats(n_pairs);
   backend_.matmul({t.router, h, d, n, logits, spec.n_experts});
   for (std::int64_t i = 0; i < n; ++i) {
-    route(spec, logits + i * spec.n_experts, t.correction_bias, ids + i * spec.top_k, weights + i * spec.top_k,
-          router_scratch_);
+    route(spec, logits + i * spec.n_experts, t.correction_bias, ids + i * spec.top_k,
+          weights + i * spec.top_k, router_scratch_);
   }
   if (observer_ != nullptr) observer_->on_route(layer_index_, ids, weights, n, spec.top_k);
 
@@ -77,7 +84,10 @@ void Forward::ffn(const MoeSpec& spec, const MoeTensors<Resident>& t, const floa
                       .tokens = frame.ints(n_pairs),
                       .pairs = frame.ints(n_pairs)};
   group_by_expert(spec, ids, n, groups);
-  auto request = experts_.request(t.bank, {groups.experts, static_cast<std::size_t>(groups.n_used)});
+  // Reads of all that are missing start here and go on while the rest computes.
+  auto request =
+      experts_.request(t.bank, {groups.experts, static_cast<std::size_t>(groups.n_used)});
+  look_ahead(x, n);
 
   float* hidden = frame.floats(n * std::max(spec.d_expert, spec.d_shared));
   float* shared = frame.floats(n * d);

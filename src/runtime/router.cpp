@@ -21,7 +21,8 @@ std::size_t take_largest(const std::vector<float>& values, std::vector<bool>& ta
 }
 
 // Sum of the two best experts of each group.
-void score_groups(const RouterSpec& router, const std::vector<float>& choice, std::vector<float>& groups) {
+void score_groups(const RouterSpec& router, const std::vector<float>& choice,
+                  std::vector<float>& groups) {
   const std::size_t group_size = choice.size() / static_cast<std::size_t>(router.n_groups);
   groups.clear();
   for (std::size_t begin = 0; begin < choice.size(); begin += group_size) {
@@ -62,8 +63,8 @@ void score(const MoeSpec& spec, const float* logits, std::vector<float>& scores)
 
 }  // namespace
 
-void route(const MoeSpec& spec, const float* logits, const float* correction_bias, std::int32_t* ids,
-           float* weights, RouterScratch& s) {
+void route(const MoeSpec& spec, const float* logits, const float* correction_bias,
+           std::int32_t* ids, float* weights, RouterScratch& s) {
   const RouterSpec& router = spec.router;
   s.scores.clear();
   score(spec, logits, s.scores);

@@ -18,7 +18,7 @@ struct RouterScratch {
 
 // logits: [n_experts]; correction_bias: [n_experts], or null when the spec has none.
 // Writes top_k expert ids, best first (ties: lower id first), and their weights.
-void route(const MoeSpec& spec, const float* logits, const float* correction_bias, std::int32_t* ids,
-           float* weights, RouterScratch& scratch);
+void route(const MoeSpec& spec, const float* logits, const float* correction_bias,
+           std::int32_t* ids, float* weights, RouterScratch& scratch);
 
 }  // namespace moeflux

@@ -27,9 +27,9 @@
 #include <span>
 #include <vector>
 
+#include "base/token_id.h"
 #include "runtime/logit_scan.h"
 #include "runtime/sampling_params.h"
-#include "base/token_id.h"
 
 namespace moeflux {
 

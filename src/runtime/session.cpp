@@ -28,8 +28,10 @@ StateSizes state_sizes(const MixerSpec& mixer, std::int64_t max_length) {
 LayerState make_state(const MixerSpec& mixer, std::int64_t max_length) {
   const StateSizes sizes = state_sizes(mixer, max_length);
   AlignedBuffer first(sizes.first), second(sizes.second);
-  if (std::holds_alternative<GatedAttentionSpec>(mixer)) return AttentionState{std::move(first), std::move(second)};
-  if (std::holds_alternative<GatedDeltaSpec>(mixer)) return DeltaState{std::move(first), std::move(second)};
+  if (std::holds_alternative<GatedAttentionSpec>(mixer))
+    return AttentionState{std::move(first), std::move(second)};
+  if (std::holds_alternative<GatedDeltaSpec>(mixer))
+    return DeltaState{std::move(first), std::move(second)};
   return LatentState{std::move(first), std::move(second)};
 }
 
@@ -47,8 +49,10 @@ std::uint64_t Session::bytes_needed(const ModelConfig& config, std::int64_t max_
 }
 
 Session::Session(const ModelConfig& config, std::int64_t max_length, MemoryBudget& budget)
-    : reservation_(budget.reserve("context", bytes_needed(config, max_length))), max_length_(max_length) {
-  for (const LayerSpec& layer : config.layers) layers_.push_back(make_state(layer.mixer, max_length));
+    : reservation_(budget.reserve("context", bytes_needed(config, max_length))),
+      max_length_(max_length) {
+  for (const LayerSpec& layer : config.layers)
+    layers_.push_back(make_state(layer.mixer, max_length));
   if (config.mtp) mtp_ = make_state(config.mtp->mixer, max_length);
 }
 
@@ -66,10 +70,13 @@ void Session::reset() {
 }
 
 void Session::check(std::int64_t n_tokens) const {
-  if (in_pass_) fail(Errc::BadInput, "an earlier step of this session failed half-way; reset it before going on");
+  if (in_pass_)
+    fail(Errc::BadInput,
+         "an earlier step of this session failed half-way; reset it before going on");
   if (n_tokens > max_length_ - length_) {
-    fail(Errc::LimitExceeded, "{} tokens do not fit: the context holds {} and {} are used (raise it with -c)",
-         n_tokens, max_length_, length_);
+    fail(Errc::LimitExceeded,
+         "{} tokens do not fit: the context holds {} and {} are used (raise it with -c)", n_tokens,
+         max_length_, length_);
   }
 }
 

@@ -1,7 +1,7 @@
 // One sequence of tokens and everything the model remembers of it.
 //
-// Invariant: length() advances only after a whole forward pass has succeeded. A pass that fails half-way leaves the
-// session poisoned: it refuses to go on until reset().
+// Invariant: length() advances only after a whole forward pass has succeeded. A pass that fails
+// half-way leaves the session poisoned: it refuses to go on until reset().
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,8 @@ using LayerState = std::variant<AttentionState, DeltaState, LatentState>;
 
 class Session {
  public:
-  // Reserves "context" from `budget` for max_length positions; memory is touched only as positions fill.
+  // Reserves "context" from `budget` for max_length positions; memory is touched only as positions
+  // fill.
   Session(const ModelConfig& config, std::int64_t max_length, MemoryBudget& budget);
 
   std::int64_t length() const { return length_; }          // positions the trunk has seen
@@ -43,8 +44,9 @@ class Session {
   void reset();  // forgets everything
 
   // For the forward pass.
-  void check(std::int64_t n_tokens) const;  // throws LimitExceeded when n_tokens do not fit, Error when poisoned
-  void begin(std::int64_t n_tokens);        // check(); from here to commit() a failure poisons
+  void check(std::int64_t n_tokens)
+      const;  // throws LimitExceeded when n_tokens do not fit, Error when poisoned
+  void begin(std::int64_t n_tokens);  // check(); from here to commit() a failure poisons
   void commit(std::int64_t n_tokens);
   void commit_mtp(std::int64_t n_tokens) { mtp_length_ += n_tokens; }
 

@@ -1,81 +1,69 @@
 #include "runtime/weight_store.h"
 
+#include <array>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "model/map_tensors.h"
 #include "quant/codec.h"
+#include "source/checksum.h"
 
 namespace moeflux {
 namespace {
 
 constexpr std::uint64_t kAlignment = 64;
+constexpr std::uint64_t kBlock = 4096;
+constexpr std::size_t kMaxResults = 64;
 
-std::uint64_t aligned(std::uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
 
-// Walks all tensors of a model and turns the Stored form into the Resident form with `place`, which handles one
-// matrix or one vector. The walk is the only list of tensors besides model_tensors.h.
-template <class Place>
-class Mapper {
+// Where each piece of the weights goes. A plane lies where its file offset and its address agree
+// modulo a block, so that it can be read straight from the disk into its place.
+class Layout {
  public:
-  explicit Mapper(Place place) : place_(place) {}
-
-  GatedAttentionTensors<Resident> operator()(const GatedAttentionTensors<Stored>& t) const {
-    return {place_(t.q), place_(t.k), place_(t.v), place_(t.o), place_(t.q_norm), place_(t.k_norm)};
+  std::uint64_t place(const Extent& plane) {
+    std::uint64_t at = round_up(used_, kAlignment);
+    at += (plane.offset - at) % kBlock;
+    used_ = at + plane.bytes;
+    return at;
   }
-  GatedDeltaTensors<Resident> operator()(const GatedDeltaTensors<Stored>& t) const {
-    return {place_(t.qkv),  place_(t.z),     place_(t.b),       place_(t.a),   place_(t.out),
-            place_(t.conv), place_(t.a_log), place_(t.dt_bias), place_(t.norm)};
+  std::uint64_t place_floats(std::int64_t n) {
+    const std::uint64_t at = round_up(used_, kAlignment);
+    used_ = at + static_cast<std::uint64_t>(n) * sizeof(float);
+    return at;
   }
-  MlaTensors<Resident> operator()(const MlaTensors<Stored>& t) const {
-    return {place_(t.q_a),  place_(t.q_a_norm), place_(t.q),       place_(t.kv_a), place_(t.kv_a_norm),
-            place_(t.kv_b), place_(t.embed_q),  place_(t.unembed), place_(t.o)};
-  }
-  DenseFfnTensors<Resident> operator()(const DenseFfnTensors<Stored>& t) const {
-    return {place_(t.gate), place_(t.up), place_(t.down)};
-  }
-  MoeTensors<Resident> operator()(const MoeTensors<Stored>& t) const {
-    return {place_(t.router), place_(t.correction_bias), (*this)(t.shared), place_(t.shared_gate), t.bank};
-  }
-  LayerTensors<Resident> operator()(const LayerTensors<Stored>& t) const {
-    LayerTensors<Resident> layer{place_(t.mixer_norm), place_(t.ffn_norm), {}, {}};
-    std::visit([&](const auto& mixer) { layer.mixer = (*this)(mixer); }, t.mixer);
-    std::visit([&](const auto& ffn) { layer.ffn = (*this)(ffn); }, t.ffn);
-    return layer;
-  }
-  MtpTensors<Resident> operator()(const MtpTensors<Stored>& t) const {
-    return {place_(t.embed_norm), place_(t.hidden_norm), place_(t.fc), (*this)(t.layer), place_(t.final_norm)};
-  }
-  ModelTensors<Resident> operator()(const ModelTensors<Stored>& t) const {
-    ModelTensors<Resident> model{place_(t.embed), place_(t.final_norm), place_(t.head), {}, {}};
-    if (t.head.empty()) model.head = model.embed;
-    for (const auto& layer : t.layers) model.layers.push_back((*this)(layer));
-    if (t.mtp) model.mtp = (*this)(*t.mtp);
-    return model;
-  }
+  std::uint64_t bytes() const { return round_up(used_, kAlignment); }
 
  private:
-  Place place_;
+  std::uint64_t used_ = 0;
 };
 
-// Counts the bytes the loader below will use.
-struct Counter {
-  std::uint64_t* total;
-  WeightView operator()(const StoredMatrix& m) const {
-    *total += aligned(m.data.bytes) + aligned(m.scales.bytes) + aligned(m.biases.bytes);
-    return {};
+// Takes in every read that was started, also when loading fails half-way: the memory they write to
+// must outlive them.
+class Drain {
+ public:
+  explicit Drain(AsyncReader& reader) : reader_(reader) {}
+  ~Drain() {
+    reader_.cancel_waiting();
+    std::array<ReadResult, kMaxResults> results;
+    while (reader_.in_flight() > 0) reader_.wait(results, /*block=*/true);
   }
-  const float* operator()(const StoredVector& v) const {
-    *total += aligned(static_cast<std::uint64_t>(v.size) * sizeof(float));
-    return nullptr;
-  }
+  Drain(const Drain&) = delete;
+  Drain& operator=(const Drain&) = delete;
+
+ private:
+  AsyncReader& reader_;
 };
 
 class Loader {
  public:
-  Loader(const ModelSource& source, AlignedBuffer& memory, const LoadProgress& progress)
-      : source_(source), memory_(memory), progress_(progress) {}
+  Loader(const ModelSource& source, AsyncReader& reader, std::byte* memory)
+      : source_(source), reader_(reader), memory_(memory) {}
 
-  WeightView load(const StoredMatrix& m) {
+  WeightView operator()(const StoredMatrix& m) {
     WeightView view{.format = m.format, .rows = m.rows, .cols = m.cols, .block_row0 = m.block_row0};
     view.data = plane(m.data);
     view.scales = plane(m.scales);
@@ -83,52 +71,97 @@ class Loader {
     return view;
   }
 
-  const float* load(const StoredVector& v) {
+  const float* operator()(const StoredVector& v) {
     if (v.empty()) return nullptr;
-    raw_.resize(v.data.bytes);
-    source_.read(v.data, raw_);
-    auto* out = static_cast<float*>(static_cast<void*>(take(static_cast<std::uint64_t>(v.size) * sizeof(float))));
-    decode_floats(v.dtype, raw_.data(), v.size, out);
+    std::vector<std::byte> raw(v.data.bytes);
+    source_.read(v.data, raw);
+    auto* out = static_cast<float*>(static_cast<void*>(memory_ + layout_.place_floats(v.size)));
+    decode_floats(v.dtype, raw.data(), v.size, out);
     for (std::int64_t i = 0; i < v.size; ++i) out[i] += v.shift;
     return out;
+  }
+
+  // Reads all planes that have been placed.
+  void read(const LoadProgress& progress) {
+    const Drain drain(reader_);
+    reader_.submit(ops_);
+    std::uint64_t total = 0, done = 0;
+    for (const ReadOp& op : ops_) total += op.out.size();
+    std::array<ReadResult, kMaxResults> results;
+    while (reader_.in_flight() > 0) {
+      const std::size_t n = reader_.wait(results, /*block=*/true);
+      for (std::size_t i = 0; i < n; ++i) {
+        if (results[i].error != 0) report(ops_[results[i].tag], results[i].error);
+        done += results[i].bytes;
+      }
+      if (progress) progress(done, total);
+    }
+    for (const auto& [extent, place] : planes_) check(extent, place);
   }
 
  private:
   const std::byte* plane(const Extent& extent) {
     if (extent.bytes == 0) return nullptr;
-    std::byte* out = take(extent.bytes);
-    source_.read(extent, {out, extent.bytes});
+    std::byte* const out = memory_ + layout_.place(extent);
+    std::uint64_t at = 0;
+    for (const DiskPiece& piece : source_.locate(extent)) {
+      ops_.push_back({.file = piece.file,
+                      .offset = piece.offset,
+                      .out = {out + at, static_cast<std::size_t>(piece.bytes)},
+                      .tag = ops_.size()});
+      at += piece.bytes;
+    }
+    planes_.emplace_back(extent, out);
     return out;
   }
 
-  std::byte* take(std::uint64_t bytes) {
-    MOEFLUX_ASSERT(used_ + aligned(bytes) <= memory_.size());
-    std::byte* out = memory_.data() + used_;
-    used_ += aligned(bytes);
-    if (progress_) progress_(used_, memory_.size());
-    return out;
+  [[noreturn]] void report(const ReadOp& op, int error) const {
+    fail(Errc::Io, "{}: reading {} bytes at offset {} failed: {}",
+         source_.disk_file(op.file).path(), op.out.size(), op.offset, describe_read_error(error));
+  }
+
+  void check(const Extent& extent, const std::byte* place) const {
+    const Record* record = source_.find_record(extent);
+    if (record == nullptr || record->extent.bytes != extent.bytes) return;
+    if (checksum({place, static_cast<std::size_t>(extent.bytes)}) == record->checksum) return;
+    fail(Errc::Io,
+         "{}: {} is damaged: its checksum does not match; run `moeflux check` and restore the file",
+         source_.path(), record->name);
   }
 
   const ModelSource& source_;
-  AlignedBuffer& memory_;
-  const LoadProgress& progress_;
-  std::uint64_t used_ = 0;
-  std::vector<std::byte> raw_;
+  AsyncReader& reader_;
+  std::byte* memory_;
+  Layout layout_;
+  std::vector<ReadOp> ops_;
+  std::vector<std::pair<Extent, const std::byte*>> planes_;
 };
 
 }  // namespace
 
 std::uint64_t WeightStore::bytes_needed(const ModelTensors<Stored>& stored) {
-  std::uint64_t total = 0;
-  Mapper(Counter{&total})(stored);
-  return total;
+  Layout layout;
+  struct Visitor {
+    Layout& layout;
+    void operator()(const StoredMatrix& m) const {
+      for (const Extent* plane : {&m.data, &m.scales, &m.biases}) {
+        if (plane->bytes > 0) layout.place(*plane);
+      }
+    }
+    void operator()(const StoredVector& v) const { layout.place_floats(v.size); }
+  };
+  for_each_tensor(stored, Visitor{layout});
+  return layout.bytes();
 }
 
-WeightStore::WeightStore(const ModelSource& source, const ModelTensors<Stored>& stored, MemoryBudget& budget,
-                         const LoadProgress& progress)
-    : reservation_(budget.reserve("dense weights", bytes_needed(stored))), memory_(reservation_.bytes()) {
-  Loader loader(source, memory_, progress);
-  tensors_ = Mapper([&](const auto& tensor) { return loader.load(tensor); })(stored);
+WeightStore::WeightStore(const ModelSource& source, const ModelTensors<Stored>& stored,
+                         AsyncReader& reader, MemoryBudget& budget, const LoadProgress& progress)
+    : reservation_(budget.reserve("dense weights", bytes_needed(stored))),
+      memory_(reservation_.bytes()) {
+  Loader loader(source, reader, memory_.data());
+  tensors_ = map_tensors<Resident>(stored, [&](const auto& tensor) { return loader(tensor); });
+  if (stored.head.empty()) tensors_.head = tensors_.embed;
+  loader.read(progress);
 }
 
 }  // namespace moeflux

@@ -4,8 +4,9 @@
 #include <cstdint>
 #include <functional>
 
-#include "base/aligned_buffer.h"
 #include "base/memory_budget.h"
+#include "io/async_reader.h"
+#include "io/huge_buffer.h"
 #include "model/model_tensors.h"
 #include "source/model_source.h"
 
@@ -16,8 +17,9 @@ using LoadProgress = std::function<void(std::uint64_t bytes_done, std::uint64_t 
 class WeightStore {
  public:
   // Reserves "dense weights" from `budget` before reading. Throws Error(OutOfMemory) or Error(Io).
-  WeightStore(const ModelSource& source, const ModelTensors<Stored>& stored, MemoryBudget& budget,
-              const LoadProgress& progress);
+  // `reader` reads the source's disk files. What has a checksum is checked.
+  WeightStore(const ModelSource& source, const ModelTensors<Stored>& stored, AsyncReader& reader,
+              MemoryBudget& budget, const LoadProgress& progress);
 
   const ModelTensors<Resident>& tensors() const { return tensors_; }
   std::uint64_t bytes() const { return reservation_.bytes(); }
@@ -27,7 +29,7 @@ class WeightStore {
 
  private:
   MemoryBudget::Reservation reservation_;
-  AlignedBuffer memory_;
+  HugeBuffer memory_;
   ModelTensors<Resident> tensors_;
 };
 

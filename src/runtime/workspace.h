@@ -1,4 +1,5 @@
-// Scratch memory of a forward pass: one block, sized once for the largest batch, handed out like a stack.
+// Scratch memory of a forward pass: one block, sized once for the largest batch, handed out like a
+// stack.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,8 @@ namespace moeflux {
 class Workspace {
  public:
   Workspace(MemoryBudget& budget, std::uint64_t n_floats)
-      : reservation_(budget.reserve("workspace", n_floats * sizeof(float))), memory_(n_floats * sizeof(float)) {}
+      : reservation_(budget.reserve("workspace", n_floats * sizeof(float))),
+        memory_(n_floats * sizeof(float)) {}
 
   // Gives back everything taken since its construction.
   class Frame {
@@ -34,7 +36,9 @@ class Workspace {
   };
 
   // What take() rounds a request up to: rows start on cache lines.
-  static std::uint64_t padded(std::int64_t n) { return (static_cast<std::uint64_t>(n) + 15) / 16 * 16; }
+  static std::uint64_t padded(std::int64_t n) {
+    return (static_cast<std::uint64_t>(n) + 15) / 16 * 16;
+  }
 
  private:
   float* take(std::int64_t n) {

@@ -19,35 +19,45 @@ std::uint64_t mixer_floats(const MixerSpec& mixer, std::int64_t n) {
     return sum({2 * n * s->n_heads * s->d_head, n * s->n_heads * s->d_head});
   }
   if (const auto* s = std::get_if<GatedDeltaSpec>(&mixer)) {
-    return sum({n * s->conv_dim(), n * s->conv_dim(), n * s->value_dim(), n * s->n_value_heads, n * s->n_value_heads,
-                n * s->value_dim()});
+    return sum({n * s->conv_dim(), n * s->conv_dim(), n * s->value_dim(), n * s->n_value_heads,
+                n * s->n_value_heads, n * s->value_dim()});
   }
   const auto& s = std::get<MlaSpec>(mixer);
   return sum({n * s.q_rank, n * s.n_heads * (s.d_nope + s.d_rope), n * (s.kv_rank + s.d_rope),
               n * s.n_heads * s.kv_rank, n * s.n_heads * s.kv_rank, n * s.n_heads * s.d_value});
 }
 
+// Guessing what a layer will choose, while the one before it computes.
+std::uint64_t lookahead_floats(const FfnSpec& ffn, std::int64_t n, std::int64_t d_model) {
+  const auto* s = std::get_if<MoeSpec>(&ffn);
+  if (s == nullptr) return 0;
+  return sum(
+      {n * d_model, n * s->n_experts, s->n_experts, s->n_experts, s->n_experts, s->n_experts});
+}
+
 std::uint64_t ffn_floats(const FfnSpec& ffn, std::int64_t n, std::int64_t d_model) {
   if (const auto* s = std::get_if<DenseFfnSpec>(&ffn)) return sum({n * s->d_ff});
   const auto& s = std::get<MoeSpec>(ffn);
   const std::int64_t pairs = n * s.top_k;
-  return sum({n * s.n_experts, pairs, pairs, n * d_model, n, n * std::max(s.d_expert, s.d_shared), pairs * d_model,
-              s.n_experts + 1, s.n_experts, pairs, pairs});
+  return sum({n * s.n_experts, pairs, pairs, n * d_model, n, n * std::max(s.d_expert, s.d_shared),
+              pairs * d_model, s.n_experts + 1, s.n_experts, pairs, pairs});
 }
 
 }  // namespace
 
 std::uint64_t workspace_floats(const ModelConfig& config, std::int64_t n) {
   const std::int64_t d = config.d_model;
-  std::uint64_t layer = 0;
+  std::uint64_t layer = 0, lookahead = 0;
   const auto include = [&](const LayerSpec& spec) {
-    layer = std::max(layer, sum({n * d, n * d}) + std::max(mixer_floats(spec.mixer, n), ffn_floats(spec.ffn, n, d)));
+    layer = std::max(layer, sum({n * d, n * d}) +
+                                std::max(mixer_floats(spec.mixer, n), ffn_floats(spec.ffn, n, d)));
+    lookahead = std::max(lookahead, lookahead_floats(spec.ffn, n, d));
   };
   for (const LayerSpec& spec : config.layers) include(spec);
   if (config.mtp) include(*config.mtp);
-  const std::uint64_t trunk = sum({n * d, n * d});         // x, final norm
+  const std::uint64_t trunk = sum({n * d, n * d});           // x, final norm
   const std::uint64_t mtp = sum({n * d, 2 * n * d, n * d});  // x, [embedding | hidden], final norm
-  return std::max(trunk, mtp) + layer;
+  return std::max(trunk, mtp) + layer + lookahead;
 }
 
 }  // namespace moeflux

@@ -1,5 +1,5 @@
-// How many floats of scratch a forward pass of n tokens takes. Mirrors what forward.cpp, mixers/ and moe.cpp take;
-// a workspace that is too small is an assertion, not a corruption.
+// How many floats of scratch a forward pass of n tokens takes. Mirrors what forward.cpp, mixers/
+// and moe.cpp take; a workspace that is too small is an assertion, not a corruption.
 #pragma once
 
 #include <cstdint>

@@ -60,6 +60,11 @@ const TensorInfo* ModelSource::find(std::string_view name) const {
   return it == tensors_.end() ? nullptr : &it->second;
 }
 
+const UnreadTensor* ModelSource::find_unread(std::string_view name) const {
+  const auto it = unread_.find(name);
+  return it == unread_.end() ? nullptr : &it->second;
+}
+
 void ModelSource::read(const Extent& extent, std::span<std::byte> out) const {
   MOEFLUX_ASSERT(extent.file >= 0 && extent.file < n_files());
   MOEFLUX_ASSERT(out.size() == extent.bytes);
@@ -69,6 +74,12 @@ void ModelSource::read(const Extent& extent, std::span<std::byte> out) const {
 const File& ModelSource::disk_file(int index) const {
   const DiskFile& at = disk_files_[static_cast<std::size_t>(index)];
   return file(at.file).part(at.part);
+}
+
+std::vector<std::string> ModelSource::disk_paths() const {
+  std::vector<std::string> paths;
+  for (int i = 0; i < n_disk_files(); ++i) paths.push_back(disk_file(i).path());
+  return paths;
 }
 
 std::vector<DiskPiece> ModelSource::locate(const Extent& extent) const {
@@ -144,12 +155,21 @@ void ModelSource::add_tensor(const std::string& name, TensorInfo tensor) {
          "truncated or damaged, fetch it again",
          in.path(), name, span, tensor.offset, in.size());
   }
-  const std::string& path = in.path();
-  const auto [it, inserted] = tensors_.try_emplace(name, std::move(tensor));
-  if (!inserted) {
-    fail(Errc::BadInput, "{}: tensor \"{}\" is already in {}", path, name,
-         file(it->second.file).path());
-  }
+  refuse_taken(name, tensor.file);
+  tensors_.emplace(name, std::move(tensor));
+}
+
+void ModelSource::add_unread_tensor(const std::string& name, UnreadTensor tensor) {
+  refuse_taken(name, tensor.file);
+  unread_.emplace(name, std::move(tensor));
+}
+
+void ModelSource::refuse_taken(const std::string& name, int file_index) const {
+  const TensorInfo* tensor = find(name);
+  const UnreadTensor* unread = find_unread(name);
+  if (tensor == nullptr && unread == nullptr) return;
+  fail(Errc::BadInput, "{}: tensor \"{}\" is already in {}", file(file_index).path(), name,
+       file(tensor != nullptr ? tensor->file : unread->file).path());
 }
 
 void ModelSource::set_config(Json config, std::string origin) {

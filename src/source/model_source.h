@@ -47,6 +47,13 @@ struct TensorInfo {
   Extent extent() const;  // the whole tensor, which must be contiguous
 };
 
+// A tensor of an element type that this program does not read, such as F64: no harm unless a model
+// asks for it.
+struct UnreadTensor {
+  std::string dtype;  // as the file names it
+  int file = -1;
+};
+
 // How a tokenizer and a chat template are found; a path is empty when the checkpoint does not have
 // that file.
 // NOLINTNEXTLINE(bugprone-exception-escape): the JSON library asserts in its move constructor
@@ -95,13 +102,15 @@ class ModelSource {
   const Json& generation_config() const { return generation_config_; }  // {} when absent
   const TextAssets& text() const { return text_; }
   const std::map<std::string, TensorInfo, std::less<>>& tensors() const { return tensors_; }
-  const TensorInfo* find(std::string_view name) const;  // null when there is none
+  const TensorInfo* find(std::string_view name) const;           // null when there is none
+  const UnreadTensor* find_unread(std::string_view name) const;  // those are not in tensors()
   const SourceFile& file(int index) const { return files_[static_cast<std::size_t>(index)]; }
   int n_files() const { return static_cast<int>(files_.size()); }
   void read(const Extent& extent, std::span<std::byte> out) const;  // out.size() == extent.bytes
 
   const File& disk_file(int index) const;
   int n_disk_files() const { return static_cast<int>(disk_files_.size()); }
+  std::vector<std::string> disk_paths() const;  // of all disk files, as numbered
   // The runs on disk that make up the extent, in its order; one unless its file is striped.
   std::vector<DiskPiece> locate(const Extent& extent) const;
 
@@ -118,11 +127,14 @@ class ModelSource {
   void set_fingerprint(std::string fingerprint) { fingerprint_ = std::move(fingerprint); }
   // Throws Error when the invariant does not hold or the name is taken.
   void add_tensor(const std::string& name, TensorInfo tensor);
+  void add_unread_tensor(const std::string& name, UnreadTensor tensor);  // the same for the name
   void set_config(Json config, std::string origin);
   void set_generation_config(Json config) { generation_config_ = std::move(config); }
   void set_text(TextAssets text) { text_ = std::move(text); }
 
  private:
+  void refuse_taken(const std::string& name, int file_index) const;
+
   std::string path_;
   Layout layout_;
   Layout conventions_;
@@ -141,6 +153,7 @@ class ModelSource {
   std::vector<Record> records_;
   std::string fingerprint_;
   std::map<std::string, TensorInfo, std::less<>> tensors_;
+  std::map<std::string, UnreadTensor, std::less<>> unread_;
 };
 
 std::string_view layout_name(ModelSource::Layout layout);

@@ -95,6 +95,10 @@ std::shared_ptr<ModelSource> make_source(const std::string& path, std::vector<Sh
   for (Shard& shard : shards) {
     const int file = source->add_file(std::move(shard.file));
     for (ListedTensor& t : shard.header.tensors) {
+      if (!t.unread_dtype.empty()) {
+        source->add_unread_tensor(t.name, {.dtype = std::move(t.unread_dtype), .file = file});
+        continue;
+      }
       source->add_tensor(t.name, {.dtype = t.dtype,
                                   .shape = std::move(t.shape),
                                   .file = file,
@@ -117,8 +121,9 @@ void check_weight_map(const std::map<std::string, std::string>& weight_map,
                       const ModelSource& source, const std::string& index) {
   for (const auto& [name, shard] : weight_map) {
     const TensorInfo* tensor = source.find(name);
-    if (tensor == nullptr ||
-        fs::path(source.file(tensor->file).path()).filename().string() != shard) {
+    const UnreadTensor* unread = source.find_unread(name);
+    const int file = tensor != nullptr ? tensor->file : unread != nullptr ? unread->file : -1;
+    if (file < 0 || fs::path(source.file(file).path()).filename().string() != shard) {
       fail(Errc::NotFound, "{}: tensor \"{}\" should be in {}, but is not", index, name, shard);
     }
   }

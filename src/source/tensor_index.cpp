@@ -17,6 +17,7 @@ using simdjson::dom::object;
 
 constexpr std::size_t kMaxRank = 8;
 constexpr std::size_t kMaxNameBytes = 512;
+constexpr std::size_t kMaxDTypeBytes = 32;
 constexpr std::uint64_t kMaxConfigBytes = 1u << 20;
 
 // One tensor's entry and how to speak of it.
@@ -85,14 +86,35 @@ std::uint64_t read_size(const Entry& entry, element value, std::string_view what
   return size;
 }
 
-DType read_dtype(const Entry& entry) {
+std::string_view read_dtype_name(const Entry& entry) {
   std::string_view text;
   if (need_member(entry, "dtype").get(text) != simdjson::SUCCESS) {
     entry.bad("\"dtype\" must be a string");
   }
+  return text;
+}
+
+DType read_dtype(const Entry& entry) {
+  const std::string_view text = read_dtype_name(entry);
   const auto dtype = parse_dtype(text);
-  if (!dtype) entry.bad("the dtype \"{}\" is not known", text.substr(0, 32));
+  if (!dtype) entry.bad("the dtype \"{}\" is not known", text.substr(0, kMaxDTypeBytes));
   return *dtype;
+}
+
+// Checkpoints hold more than the model needs, and the format gains element types: one that is not
+// known only matters when its tensor is asked for.
+void read_any_dtype(const Entry& entry, ListedTensor& tensor) {
+  const std::string_view text = read_dtype_name(entry);
+  if (const auto dtype = parse_dtype(text)) {
+    tensor.dtype = *dtype;
+    return;
+  }
+  const bool is_name = !text.empty() && text.size() <= kMaxDTypeBytes &&
+                       std::all_of(text.begin(), text.end(), [](char c) {
+                         return (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+                       });
+  if (!is_name) entry.bad("\"dtype\" is not the name of an element type");
+  tensor.unread_dtype = text;
 }
 
 std::vector<std::int64_t> read_shape(const Entry& entry) {
@@ -119,8 +141,8 @@ object entry_fields(std::string_view name, element value, const std::string& ori
 ListedTensor read_header_entry(std::string_view name, element value, const std::string& origin) {
   check_name(name, origin);
   const Entry entry{origin, name, entry_fields(name, value, origin)};
-  ListedTensor tensor{
-      .name = std::string(name), .dtype = read_dtype(entry), .shape = read_shape(entry)};
+  ListedTensor tensor{.name = std::string(name), .shape = read_shape(entry)};
+  read_any_dtype(entry, tensor);
   array offsets;
   if (need_member(entry, "data_offsets").get(offsets) != simdjson::SUCCESS || offsets.size() != 2) {
     entry.bad("\"data_offsets\" must be an array of two numbers");

@@ -2,7 +2,7 @@
 // of a sharded checkpoint, the manifest of a flash-moe directory. These texts name up to a hundred
 // thousand tensors, so they are read in linear time and never become a document tree.
 //
-// What they check: types, known dtypes, ranks, begin <= end, duplicate keys, tensors that overlap.
+// What they check: types, dtypes, ranks, begin <= end, duplicate keys, tensors that overlap.
 // What only the file can tell (do the bytes exist?) is checked by ModelSource::add_tensor().
 // `origin` names the text in messages.
 #pragma once
@@ -21,6 +21,7 @@ namespace moeflux {
 struct ListedTensor {
   std::string name;
   DType dtype = DType::F32;
+  std::string unread_dtype = {};  // its name, when it is none of ours; `dtype` then means nothing
   std::vector<std::int64_t> shape;
   std::uint64_t begin = 0;  // bytes from the start of the data
   std::uint64_t end = 0;

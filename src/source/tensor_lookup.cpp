@@ -36,10 +36,6 @@ struct Found {
   StoredExpertBank::Strides strides;
 };
 
-[[noreturn]] void missing(const Request& want, const std::string& name, std::string_view why) {
-  fail(Errc::NotFound, "{}: tensor \"{}\" is missing; {}", want.source.path(), name, why);
-}
-
 [[noreturn]] void wrong_shape(const ModelSource& source, const Named& tensor,
                               std::string_view wanted) {
   fail(Errc::BadInput, "{}: tensor \"{}\" is {} {}, but the config asks for {}", source.path(),
@@ -47,9 +43,7 @@ struct Found {
 }
 
 Named need(const Request& want, const std::string& name, std::string_view why) {
-  const TensorInfo* info = want.source.find(name);
-  if (info == nullptr) missing(want, name, why);
-  return {name, info};
+  return {name, &need_tensor(want.source, name, why)};
 }
 
 Shape squeezed(Shape shape) {
@@ -82,11 +76,11 @@ Extent take_plane(const Request& want, const TensorInfo& info, std::uint64_t& st
 }
 
 Named find_weight(const Request& want) {
-  const std::string name = want.module + ".weight";
-  if (const TensorInfo* info = want.source.find(name)) return {name, info};
-  if (const TensorInfo* info = want.source.find(want.module)) return {want.module, info};
-  missing(want, name,
-          fmt::format("the config asks for {}", shape_text(want.shape(want.rows, want.cols))));
+  const std::string with_suffix = want.module + ".weight";
+  const bool is_bare =
+      !has_tensor(want.source, with_suffix) && has_tensor(want.source, want.module);
+  return need(want, is_bare ? want.module : with_suffix,
+              fmt::format("the config asks for {}", shape_text(want.shape(want.rows, want.cols))));
 }
 
 Found take_plain(const Request& want, const Named& weight, WeightKind kind) {
@@ -208,8 +202,22 @@ Found find_planes(const Request& want) {
 
 }  // namespace
 
+bool has_tensor(const ModelSource& source, const std::string& name) {
+  return source.find(name) != nullptr || source.find_unread(name) != nullptr;
+}
+
+const TensorInfo& need_tensor(const ModelSource& source, const std::string& name,
+                              std::string_view why) {
+  if (const TensorInfo* info = source.find(name)) return *info;
+  if (const UnreadTensor* unread = source.find_unread(name)) {
+    fail(Errc::Unsupported, "{}: tensor \"{}\" has the element type {}, which is not supported; {}",
+         source.path(), name, unread->dtype, why);
+  }
+  fail(Errc::NotFound, "{}: tensor \"{}\" is missing; {}", source.path(), name, why);
+}
+
 bool has_module(const ModelSource& source, const std::string& module) {
-  return source.find(module + ".weight") != nullptr || source.find(module) != nullptr;
+  return has_tensor(source, module + ".weight") || has_tensor(source, module);
 }
 
 StoredMatrix find_matrix(const ModelSource& source, const std::string& module, std::int64_t rows,
@@ -226,17 +234,13 @@ StoredExpertBank find_stacked_matrices(const ModelSource& source, const std::str
 
 StoredVector find_vector(const ModelSource& source, const std::string& name, std::int64_t size) {
   MOEFLUX_ASSERT(size > 0);
-  const TensorInfo* info = source.find(name);
-  if (info == nullptr) {
-    fail(Errc::NotFound, "{}: tensor \"{}\" is missing; the config asks for [{}]", source.path(),
-         name, size);
-  }
+  const TensorInfo& info = need_tensor(source, name, fmt::format("the config asks for [{}]", size));
   const bool is_float =
-      info->dtype == DType::F32 || info->dtype == DType::F16 || info->dtype == DType::BF16;
-  if (!is_float || !same_shape(info->shape, {size})) {
-    wrong_shape(source, {name, info}, fmt::format("[{}] of F32, F16 or BF16", size));
+      info.dtype == DType::F32 || info.dtype == DType::F16 || info.dtype == DType::BF16;
+  if (!is_float || !same_shape(info.shape, {size})) {
+    wrong_shape(source, {name, &info}, fmt::format("[{}] of F32, F16 or BF16", size));
   }
-  return {.name = name, .dtype = info->dtype, .size = size, .data = info->extent()};
+  return {.name = name, .dtype = info.dtype, .size = size, .data = info.extent()};
 }
 
 std::vector<float> read_vector(const ModelSource& source, const StoredVector& vector) {

@@ -12,6 +12,14 @@
 
 namespace moeflux {
 
+// Whether there is a tensor of that name, be it one that cannot be read.
+bool has_tensor(const ModelSource& source, const std::string& name);
+
+// The tensor, or Error(NotFound), or Error(Unsupported) when its element type cannot be read. `why`
+// says who needs it.
+const TensorInfo& need_tensor(const ModelSource& source, const std::string& name,
+                              std::string_view why);
+
 // True when `<module>.weight` or a bare `<module>` tensor exists.
 bool has_module(const ModelSource& source, const std::string& module);
 

@@ -91,7 +91,8 @@ Json probe_tools() {
   return Json::parse(
       R"([{"type": "function", "function": {"name": "probe", "description": "Probes.",
       "parameters": {"type": "object", "required": ["probe_key"],
-                     "properties": {"probe_key": {"type": "string", "description": "A key."}}}}}])");
+                     "properties": {"probe_key": {"type": "string",
+                                                  "description": "A key."}}}}}])");
 }
 
 // A conversation with one call; some templates insist on ids of nine letters.

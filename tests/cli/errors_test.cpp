@@ -65,7 +65,23 @@ TEST(ErrorsTest, OptionsWithBadValues) {
                  {"--color", "\"blue\"", "auto, on, off"});
   expect_failure(run_moeflux({"run", "--logit-bias", "5", "hi"}), 2, {"--logit-bias", "ID=VALUE"});
   expect_failure(run_moeflux({"run", "-t", "-3", "hi"}), 2, {"--threads"});
-  expect_failure(run_moeflux({"run", "--temp", "-1", "hi"}), 1, {"temperature"});
+  // Found before the model is looked for.
+  for (const auto& [option, value] :
+       std::vector<std::pair<std::string, std::string>>{{"--temp", "-1"},
+                                                        {"--temp", "nan"},
+                                                        {"--top-k", "-2"},
+                                                        {"--top-k", "99999999999"},
+                                                        {"--top-p", "1.5"},
+                                                        {"--min-p", "-0.1"},
+                                                        {"--typical", "0"},
+                                                        {"--repeat-penalty", "0"},
+                                                        {"--presence-penalty", "3"},
+                                                        {"--frequency-penalty", "-3"},
+                                                        {"--logit-bias", "-5=1"},
+                                                        {"--logit-bias", "5=nan"},
+                                                        {"--logit-bias", "5"}}) {
+    expect_failure(run_moeflux({"run", "-m", "/no/such/model", option, value, "hi"}), 2, {option});
+  }
   expect_failure(run_moeflux({"run", "--raw", "--no-think", "hi"}), 2, {"--raw"});
   expect_failure(run_moeflux({"run", "--special", "hi"}), 2, {"--special needs --raw"});
   expect_failure(run_moeflux({"run", "-f", "x", "hi"}), 2, {"text given twice"});

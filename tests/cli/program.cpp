@@ -2,9 +2,12 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <fstream>
 #include <stdexcept>
+#include <thread>
 
 #include <fcntl.h>
 #include <poll.h>
@@ -48,6 +51,32 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
   return result;
 }
 
+// Writes until a reader would have to come first. Returns how much that was.
+std::size_t fill_pipe(int descriptor) {
+  const std::array<char, 4096> filler{};
+  std::size_t n_written = 0;
+  const int flags = ::fcntl(descriptor, F_GETFL);
+  ::fcntl(descriptor, F_SETFL, flags | O_NONBLOCK);
+  // Whole pages first, then single bytes: a pipe with room for one byte is not full.
+  for (const std::size_t n : {filler.size(), std::size_t{1}}) {
+    for (ssize_t done = 0; (done = ::write(descriptor, filler.data(), n)) > 0;) {
+      n_written += static_cast<std::size_t>(done);
+    }
+  }
+  ::fcntl(descriptor, F_SETFL, flags);
+  return n_written;
+}
+
+// Whether a signal was sent to a process and none of its threads has taken it yet.
+bool is_pending(pid_t pid, int number) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind("ShdPnd:", 0) != 0) continue;
+    return (std::stoull(line.substr(7), nullptr, 16) >> (number - 1) & 1) != 0;
+  }
+  return false;  // it has ended
+}
+
 void close_end(int& descriptor) {
   if (descriptor >= 0) ::close(descriptor);
   descriptor = -1;
@@ -57,11 +86,12 @@ void close_end(int& descriptor) {
 
 Program::Program(const std::string& path, const std::vector<std::string>& arguments,
                  const Input& input)
-    : close_early_(input.close_stdout_early) {
+    : close_early_(input.close_stdout_early), reads_stdout_(!input.stdout_is_full) {
   // Standard input is a file: it is there in full whether or not the program reads it.
   const TempDir directory;
   const std::string stdin_path = directory.write("stdin", input.text);
   const Pipe out, err;
+  if (input.stdout_is_full) n_filler_ = fill_pipe(out.write);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, stdin_path.c_str(), O_RDONLY, 0);
@@ -91,7 +121,7 @@ Program::~Program() {
 }
 
 void Program::read_once() {
-  std::array<pollfd, 2> streams{{{out_, POLLIN, 0}, {err_, POLLIN, 0}}};
+  std::array<pollfd, 2> streams{{{reads_stdout_ ? out_ : -1, POLLIN, 0}, {err_, POLLIN, 0}}};
   if (::poll(streams.data(), streams.size(), -1) < 0) return;
   std::array<char, 4096> buffer;
   const auto take = [&](const pollfd& stream, int& descriptor, std::string& text) {
@@ -120,8 +150,28 @@ void Program::signal(int number) const {
   ::kill(pid_, number);
 }
 
+void Program::signal_and_wait(int number) const {
+  signal(number);
+  while (is_pending(pid_, number)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+bool Program::ended() const {
+  siginfo_t info{};
+  return ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         info.si_pid == pid_;
+}
+
+void Program::drain_stdout() {
+  reads_stdout_ = true;
+}
+
 Outcome Program::finish() {
-  while (out_ >= 0 || err_ >= 0) read_once();
+  while ((reads_stdout_ && out_ >= 0) || err_ >= 0) read_once();
+  if (!reads_stdout_) {  // what is in the pipe; nobody writes any more
+    reads_stdout_ = true;
+    while (out_ >= 0) read_once();
+  }
+  outcome_.out.erase(0, n_filler_);
   int status = 0;
   ::waitpid(pid_, &status, 0);
   pid_ = -1;

@@ -1,5 +1,8 @@
+#include "engine/verify.h"
+
 #include <gtest/gtest.h>
 
+#include "base/error.h"
 #include "base/json.h"
 #include "cli/program.h"
 #include "support/paths.h"
@@ -52,6 +55,32 @@ TEST(VerifyTest, WrongInput) {
       {"verify", source_path("tests/fixtures/dsv3-kimi"), "--golden", source_path(kGolden)});
   EXPECT_EQ(other.exit_code, 1);
   EXPECT_NE(other.err.find("golden.safetensors"), std::string::npos) << other.err;
+}
+
+// Ctrl-C on a large model must not wait for the end of a pass.
+TEST(VerifyTest, CanBeStoppedInEveryLayer) {
+  Engine engine(source_path(kFixture), {.precision = Precision::Exact});
+  const std::string golden = source_path(kGolden);
+  int n_calls = 0;
+  const auto run = [&](int stop_at, int& n_checks) {
+    n_calls = 0;
+    const VerifyOptions options{.on_layer = [&, stop_at] {
+      if (++n_calls == stop_at) fail(Errc::Cancelled, "stop");
+    }};
+    return verify_model(engine, golden, options, [&](const VerifyCheck&) { ++n_checks; });
+  };
+  int n_checks = 0;
+  EXPECT_TRUE(run(0, n_checks));
+  // One pass over the prompt and one for each of the 24 greedy tokens.
+  const int n_all = n_calls, per_pass = engine.config().n_layers() + 1;
+  EXPECT_GE(n_all, 25 * per_pass);
+  for (const int stop_at : {1, 2, per_pass, n_all}) {
+    int before = 0;
+    EXPECT_THROW(run(stop_at, before), Error);
+    EXPECT_EQ(n_calls, stop_at);
+    EXPECT_EQ(before == 0, stop_at <= per_pass) << stop_at;
+    EXPECT_LT(before, n_checks);
+  }
 }
 
 TEST(VerifyTest, DemoModelsMatchTheirGoldens) {

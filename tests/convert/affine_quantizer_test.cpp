@@ -167,5 +167,28 @@ TEST(AffineQuantizer, ExtremeValuesStayFinite) {
   for (const float value : quantize(tiny, 4, 64).decoded) EXPECT_LE(std::abs(value), 2e-42f);
 }
 
+// Groups for which no scale can be stored: all but equal values near zero, or a range beyond the
+// largest number.
+TEST(AffineQuantizer, ExtremeRangesStayFinite) {
+  for (const int bits : {2, 4, 8}) {
+    std::vector<float> tiny(64, 0.0f), wide(64, 1e38f), both(64, 0.0f);
+    tiny[3] = 1e-40f;
+    tiny[9] = -3e-41f;
+    wide[0] = -3e38f;
+    wide[63] = 3.4e38f;
+    both[1] = 1e-39f;
+    both[2] = 0.5f;
+    const Quantized small = quantize(tiny, bits, 64), large = quantize(wide, bits, 64);
+    for (std::size_t i = 0; i < 64; ++i) {
+      EXPECT_NEAR(small.decoded[i], tiny[i], 2e-40f) << bits << " " << i;
+      EXPECT_TRUE(std::isfinite(large.decoded[i])) << bits << " " << i;
+    }
+    EXPECT_FALSE(std::isnan(large.error.error));
+    EXPECT_NEAR(quantize(both, bits, 64).decoded[2], 0.5f, 0.01f);
+    // Nothing that was in memory before gets into the result.
+    EXPECT_EQ(quantize(tiny, bits, 64).data, small.data);
+  }
+}
+
 }  // namespace
 }  // namespace moeflux

@@ -103,7 +103,9 @@ TEST_F(ContainerWriterTest, ThreadsMayWriteAtOnce) {
     threads.emplace_back([&, bank] {
       for (int e = 0; e < 6; ++e) writer.write_record(bank, e, record(writer, bank, e));
     });
-    threads.emplace_back([&, bank] { writer.write_tensor(bank, fill); });
+    threads.emplace_back([&, bank] {
+      if (!writer.has_tensor(bank)) writer.write_tensor(bank, fill);
+    });
   }
   threads.clear();
   writer.finish({}, {});
@@ -159,7 +161,65 @@ TEST_F(ContainerWriterTest, StartingOverMakesTheOldOneDisappear) {
   EXPECT_EQ(test::directory_bytes(directory()), before);
 }
 
+TEST_F(ContainerWriterTest, StartingOverRemovesOnlyItsOwnFiles) {
+  dir_.write("out/thesis.txt", "precious");
+  dir_.write("out/film.mkv.part", "half a film");
+  dir_.write("out/experts-000.bin", "old");
+  dir_.write("out/experts-777.bin", "of a larger model");
+  dir_.write("out/checksums.bin.part", "half");
+  WriterOptions over = options();
+  over.start_over = true;
+  ContainerWriter writer(directory(), spec_, over);
+  EXPECT_FALSE(fs::exists(directory() + "/experts-777.bin"));
+  EXPECT_FALSE(fs::exists(directory() + "/checksums.bin.part"));
+  write_all(writer);
+  writer.finish({}, {});
+  EXPECT_EQ(read_text_file(directory() + "/thesis.txt"), "precious");
+  EXPECT_EQ(read_text_file(directory() + "/film.mkv.part"), "half a film");
+  EXPECT_EQ(open_source(directory())->records().size(), 14u);
+}
+
+TEST_F(ContainerWriterTest, RefusesALogWithAnotherIdentity) {
+  for (const char* identity : {"17", "null", "[\"id\"]", "{}", "\"another\""}) {
+    dir_.write("out/convert.progress",
+               fmt::format("{{\"format\":\"moeflux-convert-1\",\"identity\":{}}}\n", identity));
+    expect_error(Errc::BadInput, {"another source", "--force"},
+                 [&] { ContainerWriter(directory(), spec_, options()); });
+  }
+  dir_.write("out/convert.progress", "{\"format\":\"moeflux-convert-1\"}\n");
+  expect_error(Errc::BadInput, {"another source"},
+               [&] { ContainerWriter(directory(), spec_, options("")); });
+}
+
+// The log's name comes last, so that its first line is whole or absent.
+TEST_F(ContainerWriterTest, BeginsAgainAfterAKillBeforeTheFirstLine) {
+  dir_.write("out/convert.progress.part", "{\"form");
+  ContainerWriter writer(directory(), spec_, options());
+  write_all(writer);
+  writer.finish({}, {});
+  EXPECT_FALSE(fs::exists(directory() + "/convert.progress.part"));
+}
+
+TEST_F(ContainerWriterTest, OneWriterAtATime) {
+  {
+    ContainerWriter writer(directory(), spec_, options());
+    WriterOptions over = options();
+    over.start_over = true;
+    for (const WriterOptions& second : {options(), over}) {
+      expect_error(Errc::BadInput, {directory(), "another conversion"},
+                   [&] { ContainerWriter(directory(), spec_, second); });
+    }
+    write_all(writer);
+  }
+  ContainerWriter writer(directory(), spec_, options());
+  EXPECT_TRUE(writer.has_tensor(0) && writer.has_record(1, 5));
+}
+
 TEST_F(ContainerWriterTest, RefusesADirectoryWithOtherThings) {
+  dir_.write("out/film.mkv.part", "half a film");
+  expect_error(Errc::BadInput, {"not empty", "film.mkv.part"},
+               [&] { ContainerWriter(directory(), spec_, options()); });
+  fs::remove(directory() + "/film.mkv.part");
   dir_.write("out/thesis.txt", "precious");
   expect_error(Errc::BadInput, {"not empty", "thesis.txt"},
                [&] { ContainerWriter(directory(), spec_, options()); });

@@ -35,6 +35,17 @@ TEST_F(ProgressLogTest, ReadsWhatItWrote) {
   EXPECT_EQ(found->bytes, text_.size());
 }
 
+TEST_F(ProgressLogTest, ANewLogReplacesAnOldOne) {
+  ProgressLog log(path_, Json{{"identity", "second"}});
+  log.append(std::vector<DonePiece>{{1, 2, 3, "only one"}});
+  const auto found = read_progress(path_);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->header["identity"], "second");
+  ASSERT_EQ(found->pieces.size(), 1u);
+  EXPECT_EQ(found->pieces[0].note, "only one");
+  EXPECT_EQ(found->bytes, read_text_file(path_).size());
+}
+
 TEST_F(ProgressLogTest, GoesOnBehindWholeLines) {
   // However a kill tears the file, the whole lines count and the rest is overwritten.
   const std::size_t header = text_.find('\n') + 1;

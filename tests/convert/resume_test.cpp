@@ -1,16 +1,17 @@
-// Conversions that are killed, or run out of disk: nothing opens before the end, and the next one
-// goes on to the very same bytes.
+// Conversions that are killed: nothing opens before the end, and the next one goes on to the very
+// same bytes.
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <thread>
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "convert/convert.h"
 #include "convert/directory_bytes.h"
+#include "convert/file_calls.h"
 #include "convert/same_model.h"
 #include "support/expect_error.h"
 #include "support/paths.h"
@@ -20,7 +21,6 @@ namespace moeflux {
 namespace {
 
 namespace fs = std::filesystem;
-using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 using test::directory_bytes;
 using test::fixture_path;
@@ -35,17 +35,59 @@ class ResumeTest : public testing::Test {
     return options;
   }
 
-  // A conversion in a process of its own.
-  pid_t start() const {
+  // A conversion in a process of its own, with one of its calls to the system its last.
+  pid_t start(int last_call = 0) const {
     const pid_t child = ::fork();
     if (child != 0) return child;
     int code = 1;
     try {
-      convert(from_, to_, options());
+      int n_calls = 0;
+      ConvertOptions how = options();
+      if (last_call > 0) how.n_threads = 1;
+      const test::FileCallGuard guard([&](const test::FileCall&) {
+        if (++n_calls == last_call) ::kill(::getpid(), SIGKILL);
+        return 0;
+      });
+      convert(from_, to_, how);
       code = 0;
     } catch (...) {
     }
     ::_exit(code);
+  }
+
+  // Whether it was killed; otherwise it did its work.
+  static bool was_killed(pid_t child) {
+    int status = 0;
+    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFSIGNALED(status) || WEXITSTATUS(status) == 0);
+    return WIFSIGNALED(status);
+  }
+
+  void finish() const {
+    const test::FileCallGuard quick;
+    convert(from_, to_, options());
+  }
+
+  using Bytes = std::map<std::string, std::string>;
+  // What an uninterrupted conversion makes. Leaves nothing behind.
+  Bytes convert_once() const {
+    finish();
+    Bytes bytes = directory_bytes(to_);
+    fs::remove_all(to_);
+    return bytes;
+  }
+
+  // After a kill there is no model, or a whole one, and the next conversion may have to tidy up.
+  // Returns whether there is one.
+  bool is_published(const Bytes& reference) const {
+    if (!fs::exists(to_ + "/moeflux.json")) {
+      EXPECT_THROW(open_source(to_), Error);
+      return false;
+    }
+    Bytes bytes = directory_bytes(to_);
+    bytes.erase("convert.progress");
+    EXPECT_EQ(bytes, reference);
+    return true;
   }
 
   const std::string from_ = fixture_path("dsv3-halfsplit");
@@ -54,51 +96,55 @@ class ResumeTest : public testing::Test {
 };
 
 TEST_F(ResumeTest, KilledAtAHundredRandomPoints) {
-  // What must come out, and how long it takes.
+  const Bytes reference = convert_once();
   const auto began = Clock::now();
-  convert(from_, to_, options());
-  const auto duration = std::chrono::duration<double>(Clock::now() - began);
-  const auto reference = directory_bytes(to_);
+  ASSERT_FALSE(was_killed(start()));
+  // Runs that are too short to finish, so that each leaves another state to the next one. A machine
+  // that gets faster or slower is followed.
+  double seconds = std::chrono::duration<double>(Clock::now() - began).count();
   fs::remove_all(to_);
 
   test::Random random(42);
-  int n_killed = 0, n_finished = 0;
-  const auto deadline = Clock::now() + 50s;
-  while (n_killed < 100 && Clock::now() < deadline) {
+  int n_killed = 0, n_resumed = 0;
+  for (int n_runs = 0; n_killed < 100; ++n_runs) {
+    ASSERT_LT(n_runs, 1000) << "conversions end before they can be killed";
     const pid_t child = start();
     ASSERT_GT(child, 0);
-    // Short runs, so that many are needed and each leaves another state behind.
-    std::this_thread::sleep_for(duration * (0.6 * random.uniform()));
+    std::this_thread::sleep_for(std::chrono::duration<double>(0.6 * seconds * random.uniform()));
     ::kill(child, SIGKILL);
-    int status = 0;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    n_killed += WIFSIGNALED(status) ? 1 : 0;
-    ASSERT_TRUE(WIFSIGNALED(status) || WEXITSTATUS(status) == 0);
-    if (fs::exists(to_ + "/moeflux.json")) {
-      // The end was reached; only the log may be left.
-      auto bytes = directory_bytes(to_);
-      bytes.erase("convert.progress");
-      EXPECT_EQ(bytes, reference);
-      if (fs::exists(to_ + "/convert.progress")) convert(from_, to_, options());
-      EXPECT_EQ(directory_bytes(to_), reference);
-      fs::remove_all(to_);
-      ++n_finished;
-    } else {
-      EXPECT_THROW(open_source(to_), Error);
-    }
+    const bool killed = was_killed(child);
+    n_killed += killed ? 1 : 0;
+    seconds *= killed ? 1.02 : 0.9;
+    if (!is_published(reference)) continue;
+    if (fs::exists(to_ + "/convert.progress")) finish();
+    EXPECT_EQ(directory_bytes(to_), reference);
+    fs::remove_all(to_);
+    ++n_resumed;
   }
-  EXPECT_GE(n_killed, 20) << "the machine is too slow for the time this test allows itself";
-  RecordProperty("killed", n_killed);
-  RecordProperty("finished", n_finished);
+  RecordProperty("resumed_to_the_end", n_resumed);
   if (!fs::exists(to_)) return;
-  convert(from_, to_, options());
+  finish();
   EXPECT_EQ(directory_bytes(to_), reference);
 }
 
+// Between any two changes of a file.
+TEST_F(ResumeTest, KilledAtEveryPoint) {
+  const Bytes reference = convert_once();
+  int n_calls = 0, n_published = 0;
+  for (bool killed = true; killed; ++n_calls) {
+    ASSERT_LT(n_calls, 2000);
+    killed = was_killed(start(n_calls + 1));
+    n_published += is_published(reference) ? 1 : 0;
+    if (killed) finish();
+    ASSERT_EQ(directory_bytes(to_), reference) << "killed at call " << n_calls + 1;
+    fs::remove_all(to_);
+  }
+  EXPECT_GT(n_calls, 100);
+  EXPECT_EQ(n_published, 2) << "the end, and the last call: the sync of the manifest's name";
+}
+
 TEST_F(ResumeTest, StoppedAtEveryStep) {
-  convert(from_, to_, options());
-  const auto reference = directory_bytes(to_);
-  fs::remove_all(to_);
+  const Bytes reference = convert_once();
   // Each run does one step more than what is there, then fails.
   int n_runs = 0;
   for (bool done = false; !done; ++n_runs) {
@@ -152,43 +198,6 @@ TEST_F(ResumeTest, WhatChangedMeanwhileIsNotPublished) {
   force.force = true;
   convert(from_, to_, force);
   test::expect_same_model(*open_source(from_), *open_source(to_));
-}
-
-// A file that may not grow behaves as a disk that is full.
-class FileLimit {
- public:
-  explicit FileLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
-    ::getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit limit{bytes, before_.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~FileLimit() {
-    ::setrlimit(RLIMIT_FSIZE, &before_);
-    std::signal(SIGXFSZ, handler_);
-  }
-  FileLimit(const FileLimit&) = delete;
-  FileLimit& operator=(const FileLimit&) = delete;
-
- private:
-  void (*handler_)(int);
-  rlimit before_{};
-};
-
-TEST_F(ResumeTest, AFullDiskIsACleanError) {
-  convert(from_, to_, options());
-  const auto reference = directory_bytes(to_);
-  fs::remove_all(to_);
-  // So little that nothing can be written, up to so much that only dense.bin does not fit.
-  for (const rlim_t bytes : {rlim_t{0}, rlim_t{100}, rlim_t{5000}, rlim_t{50000}, rlim_t{300000}}) {
-    {
-      const FileLimit limit(bytes);
-      test::expect_error(Errc::Io, {to_, "File too large", "make room", "resume"},
-                         [&] { convert(from_, to_, options()); });
-    }
-    EXPECT_THROW(open_source(to_), Error);
-  }
-  convert(from_, to_, options());
-  EXPECT_EQ(directory_bytes(to_), reference);
 }
 
 }  // namespace

@@ -1,113 +1,176 @@
 #include "experts/expert_cache.h"
 
 #include <algorithm>
+#include <cstring>
 #include <deque>
-#include <map>
-#include <optional>
 
 #include <gtest/gtest.h>
 
+#include "families/family.h"
+#include "support/loaded_model.h"
 #include "support/random.h"
 
 namespace moeflux {
 namespace {
 
-// A view that can be told apart: its row count is a number of our choice.
-ExpertView view_of(int mark) {
-  ExpertView view;
-  view.gate.rows = mark;
-  return view;
+using State = ExpertCache::State;
+
+class Cache : public testing::Test {
+ protected:
+  ExpertCache cache(std::size_t n_slots) {
+    return {store_, n_slots, make_policy("lru", store_.ids(), n_slots)};
+  }
+  static int load(ExpertCache& cache, ExpertKey key) {
+    cache.use(key);
+    const int slot = cache.claim(key);
+    if (slot >= 0) cache.complete(slot);
+    return slot;
+  }
+  static void touch(ExpertCache& cache, ExpertKey key) {
+    const int slot = cache.find(key);
+    cache.pin(slot);
+    cache.use(key);
+    cache.unpin(slot);
+  }
+
+  std::shared_ptr<const ModelSource> source_ = open_source(test::fixture_path("qwen-onekv"));
+  ExpertStore store_{source_, describe_model(*source_).index.experts};  // 4 banks of 5
+};
+
+TEST_F(Cache, StartsEmpty) {
+  const ExpertCache c = cache(3);
+  EXPECT_EQ(c.n_slots(), 3u);
+  EXPECT_EQ(c.capacity(), 3u);
+  EXPECT_EQ(c.n_held(), 0u);
+  EXPECT_EQ(c.find({0, 0}), -1);
 }
 
-int load(ExpertCache& cache, ExpertKey key, int mark = 0) {
-  const int slot = cache.claim();
-  if (slot >= 0) cache.fill(slot, key, view_of(mark));
-  return slot;
-}
-
-TEST(ExpertCache, StartsEmpty) {
-  ExpertCache cache(128, 3);
-  EXPECT_EQ(cache.n_slots(), 3u);
-  EXPECT_EQ(cache.find({0, 0}), -1);
-}
-
-TEST(ExpertCache, SlotsAreSeparateAndAligned) {
-  ExpertCache cache(192, 4);
+TEST_F(Cache, SlotsAreSeparateAndAlignedForDirectReads) {
+  const ExpertCache c = cache(4);
   for (int i = 0; i < 4; ++i) {
-    EXPECT_EQ(cache.memory(i), cache.memory(0) + 192 * i);
-    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(cache.memory(i)) % 64, 0u);
+    EXPECT_EQ(c.memory(i), c.memory(0) + store_.slot_bytes() * static_cast<std::size_t>(i));
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(c.memory(i)) % ExpertStore::kBlock, 0u);
   }
 }
 
-TEST(ExpertCache, KeysOfDifferentBanksAreDifferent) {
-  ExpertCache cache(64, 4);
-  load(cache, {0, 1}, 1);
-  load(cache, {1, 0}, 2);
-  load(cache, {1, 1}, 3);
-  EXPECT_EQ(cache.view(cache.find({0, 1})).gate.rows, 1);
-  EXPECT_EQ(cache.view(cache.find({1, 0})).gate.rows, 2);
-  EXPECT_EQ(cache.view(cache.find({1, 1})).gate.rows, 3);
-  EXPECT_EQ(cache.find({0, 0}), -1);
+TEST_F(Cache, ASlotGoesThroughItsStates) {
+  ExpertCache c = cache(2);
+  const int slot = c.claim({1, 2});
+  EXPECT_EQ(c.state(slot), State::InFlight);
+  EXPECT_EQ(c.find({1, 2}), slot);
+  EXPECT_EQ(c.key(slot), (ExpertKey{1, 2}));
+  c.complete(slot);
+  EXPECT_EQ(c.state(slot), State::Ready);
+  EXPECT_EQ(c.n_held(), 1u);
+  EXPECT_THROW(c.complete(slot), std::logic_error);
+  EXPECT_THROW(c.fail(slot), std::logic_error);
+  EXPECT_THROW(c.claim({1, 2}), std::logic_error);  // it is there
 }
 
-TEST(ExpertCache, TheLeastRecentlyUsedGoes) {
-  ExpertCache cache(64, 2);
-  load(cache, {0, 1});
-  load(cache, {0, 2});
-  EXPECT_GE(cache.find({0, 1}), 0);  // 2 is now the older one
-  load(cache, {0, 3});
-  EXPECT_GE(cache.find({0, 1}), 0);
-  EXPECT_EQ(cache.find({0, 2}), -1);
-  EXPECT_GE(cache.find({0, 3}), 0);
+TEST_F(Cache, AFailedReadNobodyWaitsForLeavesTheSlotEmpty) {
+  ExpertCache c = cache(1);
+  const int slot = c.claim({1, 2});
+  c.fail(slot);
+  EXPECT_EQ(c.state(slot), State::Empty);
+  EXPECT_EQ(c.find({1, 2}), -1);
+  EXPECT_EQ(c.n_held(), 0u);
+  EXPECT_EQ(load(c, {0, 0}), slot);
 }
 
-TEST(ExpertCache, PinnedSlotsStay) {
-  ExpertCache cache(64, 2);
-  const int a = load(cache, {0, 1});
-  const int b = load(cache, {0, 2});
-  cache.pin(a);
-  cache.pin(a);
-  for (int e = 3; e < 8; ++e) EXPECT_EQ(load(cache, {0, e}), b);
-  cache.pin(b);
-  EXPECT_EQ(cache.claim(), -1);
-  EXPECT_EQ(cache.find({0, 1}), a);
-  cache.unpin(a);
-  EXPECT_EQ(cache.claim(), -1);  // pinned twice
-  cache.unpin(a);
-  EXPECT_EQ(cache.claim(), a);
+TEST_F(Cache, AFailedReadStaysKnownUntilTheWaitingOneHasSeenIt) {
+  ExpertCache c = cache(1);
+  const int slot = c.claim({1, 2});
+  c.pin(slot);
+  c.fail(slot);
+  EXPECT_EQ(c.state(slot), State::Failed);
+  EXPECT_EQ(c.claim({0, 0}), -1);
+  c.unpin(slot);
+  EXPECT_EQ(c.state(slot), State::Empty);
+  EXPECT_EQ(c.claim({0, 0}), slot);
 }
 
-TEST(ExpertCache, AClaimWithoutAFillLeavesTheSlotEmpty) {
-  ExpertCache cache(64, 1);
-  load(cache, {0, 1});
-  EXPECT_EQ(cache.claim(), 0);
-  EXPECT_EQ(cache.find({0, 1}), -1);
-  EXPECT_EQ(cache.claim(), 0);
-  cache.fill(0, {0, 2}, view_of(7));
-  EXPECT_EQ(cache.find({0, 2}), 0);
-  EXPECT_EQ(cache.view(0).gate.rows, 7);
+TEST_F(Cache, KeysOfDifferentBanksAreDifferent) {
+  ExpertCache c = cache(4);
+  const int a = load(c, {0, 1}), b = load(c, {1, 0}), d = load(c, {1, 1});
+  EXPECT_EQ(c.find({0, 1}), a);
+  EXPECT_EQ(c.find({1, 0}), b);
+  EXPECT_EQ(c.find({1, 1}), d);
+  EXPECT_EQ(c.find({0, 0}), -1);
 }
 
-// A failed read leaves an empty slot; nothing that is ready may go while there is one.
-TEST(ExpertCache, EmptySlotsGoBeforeReadyOnes) {
-  ExpertCache cache(64, 2);
-  const int a = load(cache, {0, 1});
-  const int b = load(cache, {0, 2});
-  cache.pin(a);
-  EXPECT_EQ(cache.claim(), b);  // the read into it fails
-  cache.unpin(a);
-  EXPECT_EQ(cache.claim(), b);
-  EXPECT_EQ(cache.find({0, 1}), a);
+TEST_F(Cache, TheLeastRecentlyUsedGoes) {
+  ExpertCache c = cache(2);
+  load(c, {0, 1});
+  load(c, {0, 2});
+  touch(c, {0, 1});
+  load(c, {0, 3});
+  EXPECT_GE(c.find({0, 1}), 0);
+  EXPECT_EQ(c.find({0, 2}), -1);
+  EXPECT_GE(c.find({0, 3}), 0);
 }
 
-TEST(ExpertCache, MisuseIsCaught) {
-  ExpertCache cache(64, 2);
-  const int slot = load(cache, {0, 1});
-  EXPECT_THROW(cache.fill(slot, {0, 2}, view_of(0)), std::logic_error);  // not claimed
+TEST_F(Cache, PinnedAndInFlightSlotsStay) {
+  ExpertCache c = cache(2);
+  const int a = load(c, {0, 1});
+  const int b = load(c, {0, 2});
+  c.pin(a);
+  c.pin(a);
+  for (int e = 0; e < 5; ++e) EXPECT_EQ(load(c, {1, e}), b);
+  const int reading = c.claim({2, 0});
+  EXPECT_EQ(reading, b);
+  EXPECT_EQ(c.claim({2, 1}), -1);
+  c.complete(reading);
+  c.pin(b);
+  EXPECT_EQ(c.claim({2, 1}), -1);
+  EXPECT_EQ(c.find({0, 1}), a);
+  c.unpin(a);
+  EXPECT_EQ(c.claim({2, 1}), -1);  // pinned twice
+  c.unpin(a);
+  EXPECT_EQ(c.claim({2, 1}), a);
+}
+
+TEST_F(Cache, ShrinksToTheMostUsefulAndGrowsBack) {
+  ExpertCache c = cache(5);
+  for (int e = 0; e < 5; ++e) load(c, {0, e});
+  c.set_capacity(2);
+  EXPECT_EQ(c.n_held(), 2u);
+  EXPECT_GE(c.find({0, 3}), 0);
+  EXPECT_GE(c.find({0, 4}), 0);
+  load(c, {1, 0});
+  EXPECT_EQ(c.n_held(), 2u);
+  c.set_capacity(100);
+  EXPECT_EQ(c.capacity(), 5u);
+  for (int e = 1; e < 4; ++e) load(c, {1, e});
+  EXPECT_EQ(c.n_held(), 5u);
+  EXPECT_GE(c.find({0, 4}), 0);
+}
+
+TEST_F(Cache, MemoryOfEmptySlotsIsReturnedWhenItShrinks) {
+  ExpertCache c = cache(3);
+  for (int e = 0; e < 3; ++e) std::memset(c.memory(load(c, {0, e})), 0x5A, store_.slot_bytes());
+  const int kept = c.find({0, 2});
+  c.set_capacity(1);
+  EXPECT_EQ(c.find({0, 2}), kept);
+  for (int slot = 0; slot < 3; ++slot) {  // memory the system took back is zero when touched again
+    EXPECT_EQ(c.memory(slot)[0], slot == kept ? std::byte{0x5A} : std::byte{0});
+  }
+}
+
+TEST_F(Cache, WhatIsPinnedWhileItShrinksGoesLater) {
+  ExpertCache c = cache(3);
+  const int a = load(c, {0, 0}), b = load(c, {0, 1});
+  c.pin(a);
+  c.pin(b);
+  c.set_capacity(1);
+  EXPECT_EQ(c.n_held(), 2u);
+  EXPECT_EQ(c.claim({0, 2}), -1);
+  c.unpin(a);
+  c.unpin(b);
+  EXPECT_GE(load(c, {0, 2}), 0);
+  EXPECT_EQ(c.n_held(), 1u);
 }
 
 // ---- against the plainest cache one can write
-// ---------------------------------------------------------
 
 class NaiveCache {
  public:
@@ -115,74 +178,99 @@ class NaiveCache {
 
   struct Entry {
     ExpertKey key;
-    int mark = 0;
     int pins = 0;
   };
 
   Entry* find(ExpertKey key) {
     const auto it = std::find_if(entries_.begin(), entries_.end(),
                                  [&](const Entry& e) { return e.key == key; });
-    if (it == entries_.end()) return nullptr;
-    const Entry entry = *it;
-    entries_.erase(it);
-    entries_.push_back(entry);
-    return &entries_.back();
+    return it == entries_.end() ? nullptr : &*it;
   }
-  bool make_room() {  // false: all pinned
-    if (entries_.size() < n_slots_) return true;
-    const auto it =
-        std::find_if(entries_.begin(), entries_.end(), [](const Entry& e) { return e.pins == 0; });
-    if (it == entries_.end()) return false;
-    entries_.erase(it);
+  void use(ExpertKey key) {
+    const Entry entry = *find(key);
+    std::erase_if(entries_, [&](const Entry& e) { return e.key == key; });
+    entries_.push_back(entry);
+  }
+  bool add(ExpertKey key) {  // false: all pinned
+    while (entries_.size() >= n_slots_) {
+      const auto it = std::find_if(entries_.begin(), entries_.end(),
+                                   [](const Entry& e) { return e.pins == 0; });
+      if (it == entries_.end()) return false;
+      entries_.erase(it);
+    }
+    entries_.push_back({key, 0});
     return true;
   }
-  void add(ExpertKey key, int mark) { entries_.push_back({key, mark, 0}); }
-  std::deque<Entry>& entries() { return entries_; }
+  void remove(ExpertKey key) {
+    std::erase_if(entries_, [&](const Entry& e) { return e.key == key; });
+  }
+  void resize(std::size_t n_slots) {
+    n_slots_ = n_slots;
+    while (entries_.size() > n_slots_) {
+      const auto it = std::find_if(entries_.begin(), entries_.end(),
+                                   [](const Entry& e) { return e.pins == 0; });
+      if (it == entries_.end()) return;
+      entries_.erase(it);
+    }
+  }
 
  private:
   std::size_t n_slots_;
   std::deque<Entry> entries_;  // least recently used first
 };
 
-TEST(ExpertCache, BehavesLikeTheNaiveOne) {
-  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+TEST_F(Cache, BehavesLikeTheNaiveOne) {
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     test::Random random(seed);
     const auto n_slots = static_cast<std::size_t>(random.integer(1, 8));
-    ExpertCache cache(64, n_slots);
+    ExpertCache c = cache(n_slots);
     NaiveCache naive(n_slots);
     std::vector<std::pair<ExpertKey, int>> pinned;  // key and slot
-    for (int step = 0; step < 1500; ++step) {
+    for (int step = 0; step < 1000; ++step) {
+      SCOPED_TRACE(fmt::format("seed {} step {}", seed, step));
       const ExpertKey key{static_cast<int>(random.integer(0, 2)),
-                          static_cast<int>(random.integer(0, 5))};
+                          static_cast<int>(random.integer(0, 4))};
       const double what = random.uniform();
       if (what < 0.15 && !pinned.empty()) {
         const auto at = static_cast<std::size_t>(
             random.integer(0, static_cast<std::int64_t>(pinned.size()) - 1));
-        cache.unpin(pinned[at].second);
-        for (auto& e : naive.entries()) e.pins -= e.key == pinned[at].first;
+        c.unpin(pinned[at].second);
+        if (--naive.find(pinned[at].first)->pins == 0) naive.use(pinned[at].first);
         pinned.erase(pinned.begin() + static_cast<std::ptrdiff_t>(at));
         continue;
       }
-      const int slot = cache.find(key);
+      if (what < 0.2) {
+        const auto size =
+            static_cast<std::size_t>(random.integer(1, static_cast<std::int64_t>(n_slots)));
+        c.set_capacity(size);
+        naive.resize(size);
+        continue;
+      }
+      const int slot = c.find(key);
       NaiveCache::Entry* entry = naive.find(key);
-      ASSERT_EQ(slot >= 0, entry != nullptr) << "seed " << seed << " step " << step;
+      ASSERT_EQ(slot >= 0, entry != nullptr);
       if (entry != nullptr) {
-        ASSERT_EQ(cache.view(slot).gate.rows, entry->mark);
         if (what > 0.85) {
-          cache.pin(slot);
+          c.pin(slot);
           ++entry->pins;
           pinned.emplace_back(key, slot);
         }
+        touch(c, key);
+        naive.use(key);
         continue;
       }
-      const int claimed = cache.claim();
-      ASSERT_EQ(claimed >= 0, naive.make_room()) << "seed " << seed << " step " << step;
-      if (claimed < 0 || what > 0.7) continue;  // the read failed: the room stays empty
-      cache.fill(claimed, key, view_of(step));
-      naive.add(key, step);
+      c.use(key);
+      const int claimed = c.claim(key);
+      ASSERT_EQ(claimed >= 0, naive.add(key));
+      if (claimed < 0) continue;
+      if (what > 0.75) {
+        c.fail(claimed);
+        naive.remove(key);
+        continue;
+      }
+      c.complete(claimed);
     }
-    // Pinned experts are still where they were.
-    for (const auto& [key, slot] : pinned) EXPECT_EQ(cache.find(key), slot);
+    for (const auto& [key, slot] : pinned) EXPECT_EQ(c.find(key), slot);
   }
 }
 

@@ -41,14 +41,16 @@ inline constexpr const char* kQwenFlat = R"({
   "max_position_embeddings": 262144, "moe_intermediate_size": 2048,
   "num_attention_heads": 64, "num_experts": 512, "num_experts_per_tok": 10,
   "num_hidden_layers": 92, "num_key_value_heads": 4, "rms_norm_eps": 1e-06,
-  "rope_parameters": {"rope_type": "default", "rope_theta": 10000000, "partial_rotary_factor": 0.25},
+  "rope_parameters": {"rope_type": "default", "rope_theta": 10000000,
+   "partial_rotary_factor": 0.25},
   "shared_expert_intermediate_size": 2048, "tie_word_embeddings": false, "vocab_size": 248320
 })";
 
 inline constexpr const char* kDeepseekV3 = R"({
   "architectures": ["DeepseekV3ForCausalLM"],
   "model_type": "deepseek_v3",
-  "attention_bias": false, "aux_loss_alpha": 0.001, "bos_token_id": 0, "eos_token_id": 1, "ep_size": 1,
+  "attention_bias": false, "aux_loss_alpha": 0.001, "bos_token_id": 0, "eos_token_id": 1,
+   "ep_size": 1,
   "first_k_dense_replace": 3, "hidden_act": "silu", "hidden_size": 7168, "intermediate_size": 18432,
   "kv_lora_rank": 512, "max_position_embeddings": 163840, "moe_intermediate_size": 2048,
   "moe_layer_freq": 1, "n_group": 8, "n_routed_experts": 256, "n_shared_experts": 1,
@@ -58,7 +60,8 @@ inline constexpr const char* kDeepseekV3 = R"({
   "quantization_config": {"activation_scheme": "dynamic", "fmt": "e4m3", "quant_method": "fp8",
     "weight_block_size": [128, 128]},
   "rms_norm_eps": 1e-06,
-  "rope_scaling": {"beta_fast": 32, "beta_slow": 1, "factor": 40, "mscale": 1.0, "mscale_all_dim": 1.0,
+  "rope_scaling": {"beta_fast": 32, "beta_slow": 1, "factor": 40, "mscale": 1.0,
+   "mscale_all_dim": 1.0,
     "original_max_position_embeddings": 4096, "type": "yarn"},
   "rope_theta": 10000, "routed_scaling_factor": 2.5, "scoring_func": "sigmoid", "seq_aux": true,
   "tie_word_embeddings": false, "topk_group": 4, "topk_method": "noaux_tc", "v_head_dim": 128,
@@ -75,7 +78,8 @@ inline constexpr const char* kKimiK2 = R"({
   "norm_topk_prob": true, "num_attention_heads": 64, "num_experts_per_tok": 8,
   "num_hidden_layers": 61, "num_key_value_heads": 64, "num_nextn_predict_layers": 0,
   "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "rms_norm_eps": 1e-06,
-  "rope_scaling": {"beta_fast": 1.0, "beta_slow": 1.0, "factor": 32.0, "mscale": 1.0, "mscale_all_dim": 1.0,
+  "rope_scaling": {"beta_fast": 1.0, "beta_slow": 1.0, "factor": 32.0, "mscale": 1.0,
+   "mscale_all_dim": 1.0,
     "original_max_position_embeddings": 4096, "type": "yarn"},
   "rope_theta": 50000.0, "routed_scaling_factor": 2.827, "scoring_func": "sigmoid",
   "tie_word_embeddings": false, "topk_group": 1, "topk_method": "noaux_tc", "v_head_dim": 128,

@@ -83,8 +83,10 @@ TEST_P(Golden, EveryCheckPasses) {
   const auto& [model, chunk] = GetParam();
   if (model.needs_shared && !file_exists(model.golden))
     GTEST_SKIP() << "SKIP: " << model.golden << " is not on this machine";
-  Engine engine(model.path,
-                {.n_threads = 2, .context_length = 1024, .memory_bytes = std::uint64_t{2} << 30});
+  Engine engine(model.path, {.n_threads = 2,
+                             .context_length = 1024,
+                             .memory_bytes = std::uint64_t{2} << 30,
+                             .precision = Precision::Exact});
   std::set<std::string> seen;
   const bool passed =
       verify_model(engine, model.golden, {.tolerance = test::kGoldenTolerance, .chunk = chunk},

@@ -27,7 +27,7 @@ ALLOWED = {
     "families": ["base", "model", "source", "text"],
     "backends": ["base", "quant", "model"],
     "experts": ["base", "quant", "model", "source", "io", "backends"],
-    "runtime": ["base", "quant", "model", "source", "backends", "experts"],
+    "runtime": ["base", "quant", "model", "io", "source", "backends", "experts"],
     "engine": ["base", "quant", "model", "io", "text", "text/jinja", "source", "families", "backends", "experts",
                "runtime"],
     "convert": ["base", "quant", "model", "source", "families"],

@@ -205,8 +205,7 @@ TEST_F(ContainerTest, Tensors) {
 TEST_F(ContainerTest, Banks) {
   const auto plane = [&](Json& m, std::size_t i) -> Json& { return bank(m)["planes"][i]; };
   refused({"multiple of 4096"}, [&](Json& m) { bank(m)["record_bytes"] = 8000; });
-  refused({"of a record of 4096"},
-          [&](Json& m) { bank(m)["record_bytes"] = 4096; });
+  refused({"of a record of 4096"}, [&](Json& m) { bank(m)["record_bytes"] = 4096; });
   refused({"records of 12288"}, [&](Json& m) { bank(m)["record_bytes"] = 12288; });
   refused({"n_experts"}, [&](Json& m) { bank(m)["n_experts"] = 0; });
   refused({"13 records"}, [&](Json& m) { bank(m)["n_experts"] = 13; });

@@ -50,13 +50,29 @@ TEST(SafetensorsHeader, RefusesWhatIsNotAHeader) {
   expect_header_error(R"({"a": 1})", {"\"a\"", "must be a JSON object"});
 }
 
+// A later version of the format may have any of these and more.
+TEST(SafetensorsHeader, KeepsElementTypesThatAreNotKnown) {
+  for (const std::string dtype : {"F64", "F8_E8M0", "F4", "F6_E2M3", "C64", "F31"}) {
+    const auto header = parse_safetensors_header(
+        R"({"w": {"dtype": ")" + dtype + R"(", "shape": [3], "data_offsets": [0, 7]}})", "f");
+    ASSERT_EQ(header.tensors.size(), 1u);
+    EXPECT_EQ(header.tensors[0].unread_dtype, dtype);
+  }
+  const auto known = parse_safetensors_header(
+      R"({"w": {"dtype": "I64", "shape": [1], "data_offsets": [0, 8]}})", "f");
+  EXPECT_EQ(known.tensors[0].unread_dtype, "");
+}
+
 TEST(SafetensorsHeader, RefusesBadFields) {
   const auto entry = [](const std::string& dtype, const std::string& shape,
                         const std::string& offsets) {
     return R"({"w": {"dtype": )" + dtype + R"(, "shape": )" + shape + R"(, "data_offsets": )" +
            offsets + "}}";
   };
-  expect_header_error(entry("\"F31\"", "[1]", "[0,4]"), {"\"w\"", "dtype \"F31\" is not known"});
+  for (const char* dtype : {"\"\"", "\"f 64\"", "\"F64\\n\"", "\"\\u001b[31m\""}) {
+    expect_header_error(entry(dtype, "[1]", "[0,4]"), {"\"w\"", "not the name of an element type"});
+  }
+  expect_header_error(entry(fmt::format("\"{:F>33}\"", ""), "[1]", "[0,4]"), {"\"w\""});
   expect_header_error(entry("32", "[1]", "[0,4]"), {"\"w\"", "\"dtype\" must be a string"});
   expect_header_error(entry("\"F32\"", "1", "[0,4]"), {"\"shape\" must be an array"});
   expect_header_error(entry("\"F32\"", "[-1]", "[0,4]"), {"\"shape\" must hold integers"});

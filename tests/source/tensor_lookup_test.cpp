@@ -190,6 +190,37 @@ TEST_F(TensorLookup, Vectors) {
                [&] { find_vector(source(), "i", 3); });
 }
 
+// An element type that cannot be read is no harm until its tensor is needed.
+TEST_F(TensorLookup, ElementTypesThatAreNotRead) {
+  writer_.add_counting("good.weight", DType::BF16, {3, 4})
+      .add_counting("wide.weight", DType::I64, {3, 4})
+      .add_counting("bare", DType::U8, {2, 3})
+      .add_counting("norm", DType::U8, {4});
+  writer_.header()["wide.weight"]["dtype"] = "F64";
+  writer_.header()["bare"]["dtype"] = "F8_E8M0";
+  writer_.header()["norm"]["dtype"] = "F4";
+  writer_.header()["norm"]["shape"] = {8};  // half a byte each: bytes and shape are not compared
+  add_affine("packed", {2}, 8, 2);
+  writer_.header()["packed.scales"]["dtype"] = "F8_E8M0";
+
+  EXPECT_EQ(find_matrix(source(), "good", 3, 4).rows, 3);
+  EXPECT_EQ(source().find("wide.weight"), nullptr);
+  ASSERT_NE(source().find_unread("wide.weight"), nullptr);
+  EXPECT_EQ(source().find_unread("wide.weight")->dtype, "F64");
+  EXPECT_EQ(source().find_unread("good.weight"), nullptr);
+  for (const char* module : {"wide", "bare", "good"}) EXPECT_TRUE(has_module(source(), module));
+  expect_matrix_error(Errc::Unsupported,
+                      {"\"wide.weight\"", "element type F64", "not supported", "[3, 4]"}, "wide", 3,
+                      4);
+  expect_matrix_error(Errc::Unsupported, {"\"bare\"", "F8_E8M0"}, "bare", 2, 3);
+  expect_matrix_error(Errc::Unsupported, {"\"packed.scales\"", "F8_E8M0", "packed.weight"},
+                      "packed", 2, 64);
+  expect_error(Errc::Unsupported, {dir_.path(), "\"norm\"", "F4", "[8]"},
+               [&] { find_vector(source(), "norm", 8); });
+  expect_error(Errc::NotFound, {"\"absent\" is missing"},
+               [&] { need_tensor(source(), "absent", "why"); });
+}
+
 std::vector<float> read_row(const ModelSource& source, const StoredMatrix& m, std::int64_t row) {
   std::vector<std::byte> data(m.data.bytes), scales(m.scales.bytes);
   source.read(m.data, data);

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "io/make_reader.h"
 #include "source/safetensors.h"
 #include "support/paths.h"
 
@@ -17,17 +18,24 @@ LoadedModel::LoadedModel(std::shared_ptr<const ModelSource> source, const LoadOp
   ExpertStore store(source_, model_.index.experts);
   const std::uint64_t slots =
       options.cache_slots > 0 ? options.cache_slots : store.n_experts_total();
-  weights_ = std::make_unique<WeightStore>(*source_, model_.index.tensors, budget_, LoadProgress());
+  const std::vector<std::string> paths = source_->disk_paths();
+  auto reader = options.make_reader ? options.make_reader(paths) : make_reader(paths);
+  weights_ = std::make_unique<WeightStore>(*source_, model_.index.tensors, *reader, budget_,
+                                           LoadProgress());
   backend_ = make_cpu_backend({.cpu_isa = options.cpu_isa,
                                .n_threads = options.n_threads,
                                .max_context = options.max_length});
   const std::uint64_t cache_bytes = slots * store.slot_bytes();
-  experts_ = std::make_unique<ExpertStreamer>(std::move(store), budget_, cache_bytes);
+  experts_ = std::make_unique<ExpertStreamer>(
+      std::move(store), budget_,
+      ExpertStreamer::Options{
+          .cache_bytes = cache_bytes, .policy = options.cache_policy, .reader = std::move(reader)});
   forward_ = std::make_unique<Forward>(Forward::Parts{.config = &config(),
                                                       .tensors = &weights_->tensors(),
                                                       .backend = backend_.get(),
                                                       .experts = experts_.get()},
                                        budget_, options.max_tokens);
+  forward_->set_lookahead(options.lookahead);
 }
 
 LoadedModel::LoadedModel(const std::string& path, const LoadOptions& options)
@@ -44,6 +52,8 @@ std::vector<float> LoadedModel::feed(Session& session, std::span<const std::int3
                     .tokens = tokens.subspan(begin, std::min(step, tokens.size() - begin)),
                     .logits_of = LogitsOf::EveryToken,
                     .logits = logits.data() + begin * n_vocab};
+    if (options_.before_pass) options_.before_pass(*experts_, n_passes_);
+    ++n_passes_;
     forward().run({&span, 1});
   }
   return logits;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -21,6 +22,12 @@ struct LoadOptions {
   std::int64_t max_tokens = 128;  // of a batch
   std::int64_t max_length = 160;  // of a session
   std::uint64_t cache_slots = 0;  // experts kept in memory; 0: all
+  int lookahead = 0;
+  std::string cache_policy = "lru";
+  // Over the files of the source; empty: the reader that suits the machine.
+  std::function<std::unique_ptr<AsyncReader>(const std::vector<std::string>&)> make_reader = {};
+  // Called before each pass with its number.
+  std::function<void(ExpertStreamer&, int)> before_pass = {};
 };
 
 class LoadedModel {
@@ -49,6 +56,7 @@ class LoadedModel {
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<ExpertStreamer> experts_;
   std::unique_ptr<Forward> forward_;
+  int n_passes_ = 0;
 };
 
 // The checkpoints of tests/fixtures that have golden values, and the prompt in the golden file of

@@ -7,13 +7,17 @@
 namespace moeflux::test {
 namespace fs = std::filesystem;
 
-std::string source_path(const std::string& relative) { return std::string(MOEFLUX_SOURCE_DIR) + "/" + relative; }
+std::string source_path(const std::string& relative) {
+  return std::string(MOEFLUX_SOURCE_DIR) + "/" + relative;
+}
 
 std::string shared_path(const std::string& relative) {
   return std::string(MOEFLUX_SOURCE_DIR) + "/../shared/" + relative;
 }
 
-bool shared_exists(const std::string& relative) { return fs::exists(shared_path(relative)); }
+bool shared_exists(const std::string& relative) {
+  return fs::exists(shared_path(relative));
+}
 
 TempDir::TempDir() {
   std::string pattern = (fs::temp_directory_path() / "moeflux-test-XXXXXX").string();

@@ -1,5 +1,5 @@
-// Where tests find their data. What is large and only for tests lives beside the checkout in ../shared and may be
-// absent: such a test says SKIP and why.
+// Where tests find their data. What is large and only for tests lives beside the checkout in
+// ../shared and may be absent: such a test says SKIP and why.
 #pragma once
 
 #include <string>
@@ -30,6 +30,6 @@ class TempDir {
 
 }  // namespace moeflux::test
 
-#define MOEFLUX_NEED_SHARED(relative)                                              \
-  if (!::moeflux::test::shared_exists(relative))                                   \
+#define MOEFLUX_NEED_SHARED(relative)            \
+  if (!::moeflux::test::shared_exists(relative)) \
   GTEST_SKIP() << "SKIP: ../shared/" << (relative) << " is not on this machine"

@@ -93,7 +93,8 @@ TEST(ChatTemplate, ArgumentsStayStringsForTemplatesThatConcatenate) {
   // Clients may also send an object.
   const ChatTemplate chat = make(std::string(kEachCall) + "{{ '>' + a }}" + kEnd);
   const ChatRequest request = ask(
-      R"([{"role": "assistant", "tool_calls": [{"function": {"name": "w", "arguments": {"a": 1}}}]}])");
+      R"([{"role": "assistant",
+           "tool_calls": [{"function": {"name": "w", "arguments": {"a": 1}}}]}])");
   EXPECT_EQ(chat.render(request).text, ">{\"a\": 1}");
 }
 

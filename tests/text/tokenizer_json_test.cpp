@@ -99,9 +99,12 @@ TEST(TokenizerJson, ReadsTheConfig) {
   Json json = tiny_json({{"t", "h"}});
   json["added_tokens"] = {tiny_added("<s>", 300)};
   const Json config = parse_json(R"({
-      "bos_token": {"content": "<s>", "lstrip": false}, "eos_token": "</s>", "pad_token": null, "unk_token": "th",
-      "image_token": "<img>", "add_bos_token": true, "add_eos_token": false, "model_max_length": 1e30,
-      "added_tokens_decoder": {"300": {"content": "<s>", "special": false}, "302": {"content": "</s>", "special": true},
+      "bos_token": {"content": "<s>", "lstrip": false}, "eos_token": "</s>", "pad_token": null,
+      "unk_token": "th",
+      "image_token": "<img>", "add_bos_token": true, "add_eos_token": false,
+      "model_max_length": 1e30,
+      "added_tokens_decoder": {"300": {"content": "<s>", "special": false},
+                               "302": {"content": "</s>", "special": true},
                                "303": {"content": "<t>", "special": false, "normalized": false}}})",
                                  "config");
   const Tokenizer tokenizer = load_json(json, config);
@@ -128,10 +131,12 @@ TEST(TokenizerJson, PostProcessorsPutTokensAround) {
   json["post_processor"] = parse_json(R"({"type": "Sequence", "processors": [
       {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": false},
       {"type": "TemplateProcessing",
-       "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
+       "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}},
+                  {"Sequence": {"id": "A", "type_id": 0}},
                   {"SpecialToken": {"id": "</s>", "type_id": 0}}],
        "pair": [], "special_tokens": {"<s>": {"id": "<s>", "ids": [300], "tokens": ["<s>"]},
-                                      "</s>": {"id": "</s>", "ids": [301, 301], "tokens": ["a", "b"]}}}]})",
+                                      "</s>": {"id": "</s>", "ids": [301, 301],
+                                               "tokens": ["a", "b"]}}}]})",
                                       "x");
   const Tokenizer tokenizer = load_json(json);
   EXPECT_EQ(tokenizer.with_special_tokens(tokenizer.encode_markup("a")), (Ids{300, 'a', 301, 301}));

@@ -1,4 +1,5 @@
-// Attention over the cache: exact softmax per (token, head), each computed by one thread from position 0 upwards.
+// Attention over the cache: exact softmax per (token, head), each computed by one thread from
+// position 0 upwards.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -38,10 +39,12 @@ void CpuBackend::attention(const AttentionOp& op) {
       float* out = op.out + (i * s.n_heads + h) * s.d_head;
 
       float* scores = scratch(worker, length);
-      for (std::int64_t t = 0; t < length; ++t) scores[t] = kernels_.dot(q, k + t * kv_stride, s.d_head) * s.scale;
+      for (std::int64_t t = 0; t < length; ++t)
+        scores[t] = kernels_.dot(q, k + t * kv_stride, s.d_head) * s.scale;
       softmax(scores, length);
       std::fill_n(out, s.d_head, 0.0f);
-      for (std::int64_t t = 0; t < length; ++t) kernels_.axpy(scores[t], v + t * kv_stride, out, s.d_head);
+      for (std::int64_t t = 0; t < length; ++t)
+        kernels_.axpy(scores[t], v + t * kv_stride, out, s.d_head);
       for (int c = 0; c < s.d_head; ++c) out[c] *= sigmoid(gate[c]);
     }
   });
@@ -66,7 +69,8 @@ void CpuBackend::latent_attention(const LatentAttentionOp& op) {
       }
       softmax(scores, length);
       std::fill_n(out, s.kv_rank, 0.0f);
-      for (std::int64_t t = 0; t < length; ++t) kernels_.axpy(scores[t], op.latent + t * s.kv_rank, out, s.kv_rank);
+      for (std::int64_t t = 0; t < length; ++t)
+        kernels_.axpy(scores[t], op.latent + t * s.kv_rank, out, s.kv_rank);
     }
   });
 }

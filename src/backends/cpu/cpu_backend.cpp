@@ -13,7 +13,9 @@ std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options) {
 
 namespace cpu {
 
-std::string CpuBackend::name() const { return fmt::format("cpu ({}, {} threads)", kernels_.name, pool_.size()); }
+std::string CpuBackend::name() const {
+  return fmt::format("cpu ({}, {} threads)", kernels_.name, pool_.size());
+}
 
 float* CpuBackend::scratch(int worker, std::int64_t n) {
   auto& memory = scratch_[static_cast<std::size_t>(worker)];
@@ -25,7 +27,8 @@ void CpuBackend::embed(const EmbedOp& op) {
   const auto n = static_cast<std::int64_t>(op.tokens.size());
   pool_.parallel_for(n, 8, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t i = begin; i < end; ++i) {
-      kernels_.decode_row(op.table, op.tokens[static_cast<std::size_t>(i)], op.out + i * op.table.cols);
+      kernels_.decode_row(op.table, op.tokens[static_cast<std::size_t>(i)],
+                          op.out + i * op.table.cols);
     }
   });
 }
@@ -49,7 +52,8 @@ void CpuBackend::add(const AddOp& op) {
 }
 
 void CpuBackend::copy(const CopyOp& op) {
-  for (std::int64_t i = 0; i < op.n; ++i) std::copy_n(op.x + i * op.x_stride, op.d, op.y + i * op.y_stride);
+  for (std::int64_t i = 0; i < op.n; ++i)
+    std::copy_n(op.x + i * op.x_stride, op.d, op.y + i * op.y_stride);
 }
 
 void CpuBackend::rope(const RopeOp& op) {

@@ -10,7 +10,8 @@ namespace {
 constexpr float kL2Eps = 1e-6f;  // fixed in the reference, not the model's norm eps
 
 // out = x / |x| * scale
-void l2_normalize(const KernelTable& kernels, const float* x, int d, float scale, float* out) noexcept {
+void l2_normalize(const KernelTable& kernels, const float* x, int d, float scale,
+                  float* out) noexcept {
   const float inverse = scale / std::sqrt(kernels.dot(x, x, d) + kL2Eps);
   for (int c = 0; c < d; ++c) out[c] = x[c] * inverse;
 }
@@ -28,7 +29,8 @@ void CpuBackend::short_conv(const ShortConvOp& op) {
       };
       for (std::int64_t c = begin; c < end; ++c) {
         float sum = 0;
-        for (int tap = 0; tap < op.width; ++tap) sum += op.weight[c * op.width + tap] * input(tap)[c];
+        for (int tap = 0; tap < op.width; ++tap)
+          sum += op.weight[c * op.width + tap] * input(tap)[c];
         op.out[i * op.channels + c] = silu(sum);
       }
     }

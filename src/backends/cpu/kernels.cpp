@@ -19,11 +19,12 @@ struct Candidate {
 
 // Every table compiled in, from the plainest to the best.
 const auto& candidates() {
-  static const std::array kCandidates{
-      Candidate{&scalar_kernels(), true},
+  static const std::array kCandidates {
+    Candidate{&scalar_kernels(), true},
 #if defined(__x86_64__)
-      Candidate{&avx2_kernels(), cpu_features().avx2},
-      Candidate{&avx512_kernels(), cpu_features().avx512},
+        Candidate{&avx2_kernels(), cpu_features().avx2},
+        Candidate{&avx512_kernels(), cpu_features().avx512},
+        Candidate{&avx512vnni_kernels(), cpu_features().avx512 && cpu_features().avx512_vnni},
 #endif
   };
   return kCandidates;
@@ -56,10 +57,16 @@ const KernelTable& select_kernels(std::string_view name) {
   fail(Errc::BadInput, "unknown instruction set \"{}\" (known: {})", name, known);
 }
 
-float sigmoid(float x) noexcept { return 1.0f / (1.0f + std::exp(-x)); }
+float sigmoid(float x) noexcept {
+  return 1.0f / (1.0f + std::exp(-x));
+}
 
-float silu(float x) noexcept { return x / (1.0f + std::exp(-x)); }
+float silu(float x) noexcept {
+  return x / (1.0f + std::exp(-x));
+}
 
-float softplus(float x) noexcept { return x > 20.0f ? x : std::log1p(std::exp(x)); }
+float softplus(float x) noexcept {
+  return x > 20.0f ? x : std::log1p(std::exp(x));
+}
 
 }  // namespace moeflux::cpu

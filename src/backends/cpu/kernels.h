@@ -1,12 +1,14 @@
-// The inner loops of the CPU backend behind a table, so that each instruction set can bring its own. The scalar table is
-// the reference, and the others compute the same bits: sums run over 16 lanes and end in a fixed tree, products are
-// rounded before they are added. So an exact result is the same on every machine.
+// The inner loops of the CPU backend behind a table, so that each instruction set can bring its
+// own. The scalar table is the reference, and the others compute the same bits: sums run over 16
+// lanes and end in a fixed tree, products are rounded before they are added. So an exact result is
+// the same on every machine.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <string_view>
 
+#include "backends/cpu/q8.h"
 #include "quant/weight_format.h"
 
 namespace moeflux::cpu {
@@ -18,21 +20,25 @@ struct KernelTable {
   void (*decode_row)(const WeightView& matrix, std::int64_t row, float* out) noexcept;
   float (*dot)(const float* a, const float* b, std::int64_t n) noexcept;
   // y[i * y_stride] = dot(a, x + i * x_stride) for n_rows rows of x.
-  void (*dot_rows)(const float* a, const float* x, std::int64_t x_stride, std::int64_t n_rows, std::int64_t n,
-                   float* y, std::int64_t y_stride) noexcept;
+  void (*dot_rows)(const float* a, const float* x, std::int64_t x_stride, std::int64_t n_rows,
+                   std::int64_t n, float* y, std::int64_t y_stride) noexcept;
   void (*axpy)(float scale, const float* x, float* y, std::int64_t n) noexcept;  // y += scale * x
+  // The fast path. It too computes the same bits everywhere, but not those of the functions above.
+  const Q8Kernels* q8;
 };
 
 // The tables this processor can run, from the plainest to the best.
 std::span<const KernelTable* const> supported_kernels();
 
-// The best table this processor supports, or the one named. Throws Error for a name that is unknown or unsupported.
+// The best table this processor supports, or the one named. Throws Error for a name that is unknown
+// or unsupported.
 const KernelTable& select_kernels(std::string_view name);
 
 const KernelTable& scalar_kernels();
 #if defined(__x86_64__)
 const KernelTable& avx2_kernels();
 const KernelTable& avx512_kernels();
+const KernelTable& avx512vnni_kernels();
 #endif
 
 float silu(float x) noexcept;

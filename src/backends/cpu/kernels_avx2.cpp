@@ -1,11 +1,11 @@
-// Compiled for AVX2; reached only through the table. Includes nothing that could be instantiated here and linked into
-// code for other processors.
+// Compiled for AVX2; reached only through the table. Includes nothing that could be instantiated
+// here and linked into code for other processors.
 #if defined(__x86_64__)
-
-#include <immintrin.h>
 
 #include <cstdint>
 #include <cstring>
+
+#include <immintrin.h>
 
 #include "backends/cpu/kernels.h"
 #include "quant/codec.h"
@@ -42,12 +42,13 @@ void accumulate(Sums& s, __m256 a_low, __m256 a_high, const float* b) noexcept {
 float dot(const float* a, const float* b, std::int64_t n) noexcept {
   Sums s{_mm256_setzero_ps(), _mm256_setzero_ps()};
   std::int64_t i = 0;
-  for (; i + 16 <= n; i += 16) accumulate(s, _mm256_loadu_ps(a + i), _mm256_loadu_ps(a + i + 8), b + i);
+  for (; i + 16 <= n; i += 16)
+    accumulate(s, _mm256_loadu_ps(a + i), _mm256_loadu_ps(a + i + 8), b + i);
   return finish(s, a + i, b + i, n - i);
 }
 
-void dot_rows(const float* a, const float* x, std::int64_t x_stride, std::int64_t n_rows, std::int64_t n, float* y,
-              std::int64_t y_stride) noexcept {
+void dot_rows(const float* a, const float* x, std::int64_t x_stride, std::int64_t n_rows,
+              std::int64_t n, float* y, std::int64_t y_stride) noexcept {
   constexpr int kRows = 4;  // independent chains hide the latency of an add
   std::int64_t row = 0;
   for (; row + kRows <= n_rows; row += kRows) {
@@ -60,7 +61,8 @@ void dot_rows(const float* a, const float* x, std::int64_t x_stride, std::int64_
       const __m256 high = _mm256_loadu_ps(a + i + 8);
       for (int r = 0; r < kRows; ++r) accumulate(s[r], low, high, b + r * x_stride + i);
     }
-    for (int r = 0; r < kRows; ++r) y[(row + r) * y_stride] = finish(s[r], a + i, b + r * x_stride + i, n - i);
+    for (int r = 0; r < kRows; ++r)
+      y[(row + r) * y_stride] = finish(s[r], a + i, b + r * x_stride + i, n - i);
   }
   for (; row < n_rows; ++row) y[row * y_stride] = dot(a, x + row * x_stride, n);
 }
@@ -69,7 +71,8 @@ void axpy(float scale, const float* x, float* y, std::int64_t n) noexcept {
   const __m256 s = _mm256_set1_ps(scale);
   std::int64_t i = 0;
   for (; i + 8 <= n; i += 8) {
-    _mm256_storeu_ps(y + i, _mm256_add_ps(_mm256_loadu_ps(y + i), _mm256_mul_ps(s, _mm256_loadu_ps(x + i))));
+    _mm256_storeu_ps(
+        y + i, _mm256_add_ps(_mm256_loadu_ps(y + i), _mm256_mul_ps(s, _mm256_loadu_ps(x + i))));
   }
   for (; i < n; ++i) y[i] += scale * x[i];
 }
@@ -106,33 +109,39 @@ void decode_16_bit(const WeightView& m, std::int64_t row, float* out) noexcept {
   const std::byte* data = m.data + row * m.cols * 2;
   std::int64_t i = 0;
   for (; i + 8 <= m.cols; i += 8) {
-    const __m128i halves = _mm_loadu_si128(static_cast<const __m128i*>(static_cast<const void*>(data + i * 2)));
+    const __m128i halves =
+        _mm_loadu_si128(static_cast<const __m128i*>(static_cast<const void*>(data + i * 2)));
     const __m256 values =
         m.format.kind == WeightKind::F16
             ? _mm256_cvtph_ps(halves)
             : _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
     _mm256_storeu_ps(out + i, values);
   }
-  decode_floats(m.format.kind == WeightKind::F16 ? DType::F16 : DType::BF16, data + i * 2, m.cols - i, out + i);
+  decode_floats(m.format.kind == WeightKind::F16 ? DType::F16 : DType::BF16, data + i * 2,
+                m.cols - i, out + i);
 }
 
 void decode_row_avx2(const WeightView& m, std::int64_t row, float* out) noexcept {
   switch (m.format.kind) {
-    case WeightKind::Affine: return decode_affine(m, row, out);
+    case WeightKind::Affine:
+      return decode_affine(m, row, out);
     case WeightKind::F16:
-    case WeightKind::BF16: return decode_16_bit(m, row, out);
-    default: return decode_row(m, row, out);
+    case WeightKind::BF16:
+      return decode_16_bit(m, row, out);
+    default:
+      return decode_row(m, row, out);
   }
 }
 
 }  // namespace
 
 const KernelTable& avx2_kernels() {
-  static constexpr KernelTable kTable{.name = "avx2",
-                                      .decode_row = decode_row_avx2,
-                                      .dot = dot,
-                                      .dot_rows = dot_rows,
-                                      .axpy = axpy};
+  static const KernelTable kTable{.name = "avx2",
+                                  .decode_row = decode_row_avx2,
+                                  .dot = dot,
+                                  .dot_rows = dot_rows,
+                                  .axpy = axpy,
+                                  .q8 = &q8_scalar()};
   return kTable;
 }
 

@@ -1,11 +1,11 @@
-// Compiled for AVX-512 (F, BW, DQ, VL); reached only through the table. Includes nothing that could be instantiated here
-// and linked into code for other processors.
+// Compiled for AVX-512 (F, BW, DQ, VL); reached only through the table. Includes nothing that could
+// be instantiated here and linked into code for other processors.
 #if defined(__x86_64__)
-
-#include <immintrin.h>
 
 #include <cstdint>
 #include <cstring>
+
+#include <immintrin.h>
 
 #include "backends/cpu/kernels.h"
 #include "quant/codec.h"
@@ -13,9 +13,13 @@
 namespace moeflux::cpu {
 namespace {
 
-__mmask16 first_lanes(std::int64_t n) noexcept { return static_cast<__mmask16>((1u << n) - 1); }
+__mmask16 first_lanes(std::int64_t n) noexcept {
+  return static_cast<__mmask16>((1u << n) - 1);
+}
 
-__m512 accumulate(__m512 sum, __m512 a, __m512 b) noexcept { return _mm512_add_ps(sum, _mm512_mul_ps(a, b)); }
+__m512 accumulate(__m512 sum, __m512 a, __m512 b) noexcept {
+  return _mm512_add_ps(sum, _mm512_mul_ps(a, b));
+}
 
 // The tree of the scalar reference: 16, 8, 4, 2, 1 lanes.
 float finish(__m512 sum) noexcept {
@@ -29,19 +33,21 @@ float finish(__m512 sum) noexcept {
 __m512 add_tail(__m512 sum, const float* a, const float* b, std::int64_t n) noexcept {
   if (n == 0) return sum;
   const __mmask16 lanes = first_lanes(n);
-  const __m512 product = _mm512_mul_ps(_mm512_maskz_loadu_ps(lanes, a), _mm512_maskz_loadu_ps(lanes, b));
+  const __m512 product =
+      _mm512_mul_ps(_mm512_maskz_loadu_ps(lanes, a), _mm512_maskz_loadu_ps(lanes, b));
   return _mm512_mask_add_ps(sum, lanes, sum, product);
 }
 
 float dot(const float* a, const float* b, std::int64_t n) noexcept {
   __m512 sum = _mm512_setzero_ps();
   std::int64_t i = 0;
-  for (; i + 16 <= n; i += 16) sum = accumulate(sum, _mm512_loadu_ps(a + i), _mm512_loadu_ps(b + i));
+  for (; i + 16 <= n; i += 16)
+    sum = accumulate(sum, _mm512_loadu_ps(a + i), _mm512_loadu_ps(b + i));
   return finish(add_tail(sum, a + i, b + i, n - i));
 }
 
-void dot_rows(const float* a, const float* x, std::int64_t x_stride, std::int64_t n_rows, std::int64_t n, float* y,
-              std::int64_t y_stride) noexcept {
+void dot_rows(const float* a, const float* x, std::int64_t x_stride, std::int64_t n_rows,
+              std::int64_t n, float* y, std::int64_t y_stride) noexcept {
   constexpr int kRows = 8;  // independent chains hide the latency of an add
   std::int64_t row = 0;
   for (; row + kRows <= n_rows; row += kRows) {
@@ -51,7 +57,8 @@ void dot_rows(const float* a, const float* x, std::int64_t x_stride, std::int64_
     std::int64_t i = 0;
     for (; i + 16 <= n; i += 16) {
       const __m512 values = _mm512_loadu_ps(a + i);
-      for (int r = 0; r < kRows; ++r) sums[r] = accumulate(sums[r], values, _mm512_loadu_ps(b + r * x_stride + i));
+      for (int r = 0; r < kRows; ++r)
+        sums[r] = accumulate(sums[r], values, _mm512_loadu_ps(b + r * x_stride + i));
     }
     for (int r = 0; r < kRows; ++r) {
       y[(row + r) * y_stride] = finish(add_tail(sums[r], a + i, b + r * x_stride + i, n - i));
@@ -109,7 +116,8 @@ void decode_affine(const WeightView& m, std::int64_t row, float* out) noexcept {
     const __m512 scale = _mm512_set1_ps(load_scale(f.scale_dtype, scales + g * scale_size));
     const __m512 bias = _mm512_set1_ps(load_scale(f.scale_dtype, biases + g * scale_size));
     for (int i = 0; i < f.group; i += 16, data += 2 * f.bits, out += 16) {
-      const __m512 codes = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(load_16_codes(data, f.bits, spread)));
+      const __m512 codes =
+          _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(load_16_codes(data, f.bits, spread)));
       _mm512_storeu_ps(out, _mm512_add_ps(_mm512_mul_ps(scale, codes), bias));
     }
   }
@@ -119,32 +127,39 @@ void decode_16_bit(const WeightView& m, std::int64_t row, float* out) noexcept {
   const std::byte* data = m.data + row * m.cols * 2;
   std::int64_t i = 0;
   for (; i + 16 <= m.cols; i += 16) {
-    const __m256i halves = _mm256_loadu_si256(static_cast<const __m256i*>(static_cast<const void*>(data + i * 2)));
-    const __m512 values = m.format.kind == WeightKind::F16
-                              ? _mm512_cvtph_ps(halves)
-                              : _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
+    const __m256i halves =
+        _mm256_loadu_si256(static_cast<const __m256i*>(static_cast<const void*>(data + i * 2)));
+    const __m512 values =
+        m.format.kind == WeightKind::F16
+            ? _mm512_cvtph_ps(halves)
+            : _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
     _mm512_storeu_ps(out + i, values);
   }
-  decode_floats(m.format.kind == WeightKind::F16 ? DType::F16 : DType::BF16, data + i * 2, m.cols - i, out + i);
+  decode_floats(m.format.kind == WeightKind::F16 ? DType::F16 : DType::BF16, data + i * 2,
+                m.cols - i, out + i);
 }
 
 void decode_row_avx512(const WeightView& m, std::int64_t row, float* out) noexcept {
   switch (m.format.kind) {
-    case WeightKind::Affine: return decode_affine(m, row, out);
+    case WeightKind::Affine:
+      return decode_affine(m, row, out);
     case WeightKind::F16:
-    case WeightKind::BF16: return decode_16_bit(m, row, out);
-    default: return decode_row(m, row, out);
+    case WeightKind::BF16:
+      return decode_16_bit(m, row, out);
+    default:
+      return decode_row(m, row, out);
   }
 }
 
 }  // namespace
 
 const KernelTable& avx512_kernels() {
-  static constexpr KernelTable kTable{.name = "avx512",
-                                      .decode_row = decode_row_avx512,
-                                      .dot = dot,
-                                      .dot_rows = dot_rows,
-                                      .axpy = axpy};
+  static const KernelTable kTable{.name = "avx512",
+                                  .decode_row = decode_row_avx512,
+                                  .dot = dot,
+                                  .dot_rows = dot_rows,
+                                  .axpy = axpy,
+                                  .q8 = &q8_scalar()};
   return kTable;
 }
 

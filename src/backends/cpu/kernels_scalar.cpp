@@ -21,8 +21,8 @@ float dot(const float* a, const float* b, std::int64_t n) noexcept {
   return sum[0];
 }
 
-void dot_rows(const float* a, const float* x, std::int64_t x_stride, std::int64_t n_rows, std::int64_t n, float* y,
-              std::int64_t y_stride) noexcept {
+void dot_rows(const float* a, const float* x, std::int64_t x_stride, std::int64_t n_rows,
+              std::int64_t n, float* y, std::int64_t y_stride) noexcept {
   for (std::int64_t i = 0; i < n_rows; ++i) y[i * y_stride] = dot(a, x + i * x_stride, n);
 }
 
@@ -33,11 +33,12 @@ void axpy(float scale, const float* x, float* y, std::int64_t n) noexcept {
 }  // namespace
 
 const KernelTable& scalar_kernels() {
-  static constexpr KernelTable kTable{.name = "scalar",
-                                      .decode_row = decode_row,
-                                      .dot = dot,
-                                      .dot_rows = dot_rows,
-                                      .axpy = axpy};
+  static const KernelTable kTable{.name = "scalar",
+                                  .decode_row = decode_row,
+                                  .dot = dot,
+                                  .dot_rows = dot_rows,
+                                  .axpy = axpy,
+                                  .q8 = &q8_scalar()};
   return kTable;
 }
 

@@ -1,5 +1,5 @@
-// Products with stored weights. A weight row is decoded once and used for all tokens; each output is one dot product in
-// a fixed order, so the number of tokens in a call changes nothing.
+// Products with stored weights. A weight row is decoded once and used for all tokens; each output
+// is one dot product in a fixed order, so the number of tokens in a call changes nothing.
 #include <algorithm>
 
 #include "backends/cpu/cpu_backend.h"
@@ -9,7 +9,8 @@ namespace {
 
 // Weight rows per task: enough work to be worth a hand-over, enough tasks to share.
 std::int64_t rows_per_task(std::int64_t rows, std::int64_t cols, int n_threads) {
-  const std::int64_t by_work = std::max<std::int64_t>(1, (1 << 14) / std::max<std::int64_t>(1, cols));
+  const std::int64_t by_work =
+      std::max<std::int64_t>(1, (1 << 14) / std::max<std::int64_t>(1, cols));
   const std::int64_t by_share = std::max<std::int64_t>(1, rows / (8 * n_threads));
   return std::max(by_work, by_share);
 }
@@ -17,13 +18,15 @@ std::int64_t rows_per_task(std::int64_t rows, std::int64_t cols, int n_threads) 
 }  // namespace
 
 void CpuBackend::matmul(const MatmulOp& op) {
+  if (fast(op.weight)) return fast_matmul(op);
   const WeightView& w = op.weight;
   pool_.parallel_for(w.rows, rows_per_task(w.rows, w.cols, pool_.size()),
                      [&](std::int64_t begin, std::int64_t end, int worker) {
                        float* row = scratch(worker, w.cols);
                        for (std::int64_t r = begin; r < end; ++r) {
                          kernels_.decode_row(w, r, row);
-                         kernels_.dot_rows(row, op.x, op.x_stride, op.n, w.cols, op.y + r, op.y_stride);
+                         kernels_.dot_rows(row, op.x, op.x_stride, op.n, w.cols, op.y + r,
+                                           op.y_stride);
                        }
                      });
 }
@@ -54,6 +57,11 @@ void CpuBackend::head_matmul(const HeadMatmulOp& op) {
 }
 
 void CpuBackend::ffn(const FfnOp& op) {
+  if (fast(op.gate) && op.up.format == op.gate.format && fast(op.down)) return fast_ffn(op);
+  exact_ffn(op);
+}
+
+void CpuBackend::exact_ffn(const FfnOp& op) {
   const std::int64_t d_model = op.gate.cols;
   const std::int64_t d_ff = op.gate.rows;
   const auto source_row = [&](std::int64_t i) {
@@ -82,7 +90,8 @@ void CpuBackend::ffn(const FfnOp& op) {
                        for (std::int64_t r = begin; r < end; ++r) {
                          kernels_.decode_row(op.down, r, down);
                          for (std::int64_t i = 0; i < op.n; ++i) {
-                           op.y[target_row(i) * d_model + r] = kernels_.dot(down, op.hidden + i * d_ff, d_ff);
+                           op.y[target_row(i) * d_model + r] =
+                               kernels_.dot(down, op.hidden + i * d_ff, d_ff);
                          }
                        }
                      });

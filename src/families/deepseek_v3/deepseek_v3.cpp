@@ -16,7 +16,8 @@ int size_field(const JsonFields& fields, std::string_view key) {
   return static_cast<int>(fields.integer(key, 1, kMaxSize));
 }
 
-// ---- config -------------------------------------------------------------------------------------------------
+// ---- config
+// -------------------------------------------------------------------------------------------------
 
 MlaSpec read_mla(const JsonFields& text) {
   const RopeFields rope(text);
@@ -27,7 +28,8 @@ MlaSpec read_mla(const JsonFields& text) {
       .d_nope = size_field(text, "qk_nope_head_dim"),
       .d_rope = size_field(text, "qk_rope_head_dim"),
       .d_value = size_field(text, "v_head_dim"),
-      .rope = rope.make(size_field(text, "qk_rope_head_dim"), text.boolean_or("rope_interleave", true)),
+      .rope =
+          rope.make(size_field(text, "qk_rope_head_dim"), text.boolean_or("rope_interleave", true)),
       .scale = 0,
       .latent_norm_eps = 1e-6f,  // fixed in the reference, whatever rms_norm_eps is
   };
@@ -59,16 +61,19 @@ MoeSpec read_moe(const JsonFields& text) {
               .normalize = text.boolean_or("norm_topk_prob", true),
               .scale = static_cast<float>(text.number_or("routed_scaling_factor", 1.0)),
           },
-      .d_shared = static_cast<int>(n_shared * std::int64_t{d_expert} > kMaxSize ? kMaxSize + 1 : n_shared * d_expert),
+      .d_shared = static_cast<int>(
+          n_shared * std::int64_t{d_expert} > kMaxSize ? kMaxSize + 1 : n_shared * d_expert),
       .shared_is_gated = false,
   };
 }
 
 std::string trunk_prefix(const ModelSource& source) {
-  return find_prefix(source, {"model.", "language_model.model.", "model.language_model."}, "embed_tokens.weight");
+  return find_prefix(source, {"model.", "language_model.model.", "model.language_model."},
+                     "embed_tokens.weight");
 }
 
-// The MTP layer follows the trunk's layers. Many checkpoints announce it in the config and leave its tensors out.
+// The MTP layer follows the trunk's layers. Many checkpoints announce it in the config and leave
+// its tensors out.
 std::string mtp_prefix(const ModelSource& source, int n_layers) {
   const std::string prefix = fmt::format("{}layers.{}.", trunk_prefix(source), n_layers);
   return has_module(source, prefix + "eh_proj") ? prefix : std::string();
@@ -98,18 +103,26 @@ ModelConfig read_config(const ModelSource& source) {
   for (int i = 0; i < n_layers; ++i) {
     const bool is_moe = i >= n_dense && i % moe_every == 0;
     config.layers.push_back(
-        {mla, is_moe ? FfnSpec(moe) : FfnSpec(DenseFfnSpec{.d_ff = size_field(text, "intermediate_size")})});
+        {mla, is_moe ? FfnSpec(moe)
+                     : FfnSpec(DenseFfnSpec{.d_ff = size_field(text, "intermediate_size")})});
   }
   if (!mtp_prefix(source, n_layers).empty()) config.mtp = LayerSpec{mla, moe};
   return config;
 }
 
-// ---- tensors ------------------------------------------------------------------------------------------------
+// ---- tensors
+// ------------------------------------------------------------------------------------------------
 
 // A stack of equal matrices that lie one after the other, as one tall matrix.
-StoredMatrix find_tall_matrix(const ModelSource& source, const std::string& module, int count, std::int64_t rows,
-                              std::int64_t cols) {
+StoredMatrix find_tall_matrix(const ModelSource& source, const std::string& module, int count,
+                              std::int64_t rows, std::int64_t cols) {
   StoredMatrix matrix = find_stacked_matrices(source, module, count, rows, cols).at(0);
+  if (matrix.format.kind == WeightKind::Fp8Block && rows % matrix.format.block != 0) {
+    // The scales of each begin with a block of their own; in a tall matrix blocks would go across.
+    fail(Errc::Unsupported,
+         "{}: tensor \"{}\" is FP8 with {} rows, which blocks of {} do not divide", source.path(),
+         matrix.name, rows, matrix.format.block);
+  }
   matrix.rows *= count;
   for (Extent* plane : {&matrix.data, &matrix.scales, &matrix.biases}) {
     plane->bytes *= static_cast<std::uint64_t>(count);
@@ -128,12 +141,14 @@ class IndexReader {
     index.tensors.embed = find_matrix(source_, trunk_ + "embed_tokens", config_.n_vocab, d);
     index.tensors.final_norm = find_vector(source_, trunk_ + "norm.weight", d);
     if (!text_config(source_).boolean_or("tie_word_embeddings", false)) {
-      const std::string prefix = find_prefix(source_, {"", "language_model.", "model."}, "lm_head.weight");
+      const std::string prefix =
+          find_prefix(source_, {"", "language_model.", "model."}, "lm_head.weight");
       index.tensors.head = find_matrix(source_, prefix + "lm_head", config_.n_vocab, d);
     }
     for (int i = 0; i < config_.n_layers(); ++i) {
       const std::string prefix = fmt::format("{}layers.{}.", trunk_, i);
-      index.tensors.layers.push_back(layer(prefix, config_.layers[static_cast<std::size_t>(i)], index.experts));
+      index.tensors.layers.push_back(
+          layer(prefix, config_.layers[static_cast<std::size_t>(i)], index.experts));
     }
     if (config_.mtp) index.tensors.mtp = mtp(index.experts);
     return index;
@@ -157,13 +172,15 @@ class IndexReader {
       t.embed_q = find_tall_matrix(source_, p + "embed_q", s.n_heads, s.kv_rank, s.d_nope);
       t.unembed = find_tall_matrix(source_, p + "unembed_out", s.n_heads, s.d_value, s.kv_rank);
     } else {
-      t.kv_b = find_matrix(source_, p + "kv_b_proj", std::int64_t{s.n_heads} * (s.d_nope + s.d_value), s.kv_rank);
+      t.kv_b = find_matrix(source_, p + "kv_b_proj",
+                           std::int64_t{s.n_heads} * (s.d_nope + s.d_value), s.kv_rank);
     }
     t.o = find_matrix(source_, p + "o_proj", d, std::int64_t{s.n_heads} * s.d_value);
     return t;
   }
 
-  MoeTensors<Stored> moe(const std::string& p, const MoeSpec& s, std::vector<ExpertBank>& banks) const {
+  MoeTensors<Stored> moe(const std::string& p, const MoeSpec& s,
+                         std::vector<ExpertBank>& banks) const {
     const int d = config_.d_model;
     banks.push_back(find_experts(source_, p, s, d));
     MoeTensors<Stored> t;
@@ -174,7 +191,8 @@ class IndexReader {
     return t;
   }
 
-  LayerTensors<Stored> layer(const std::string& p, const LayerSpec& spec, std::vector<ExpertBank>& banks) const {
+  LayerTensors<Stored> layer(const std::string& p, const LayerSpec& spec,
+                             std::vector<ExpertBank>& banks) const {
     LayerTensors<Stored> t;
     t.mixer_norm = find_vector(source_, p + "input_layernorm.weight", config_.d_model);
     t.ffn_norm = find_vector(source_, p + "post_attention_layernorm.weight", config_.d_model);
@@ -210,9 +228,12 @@ ModelIndex read_index(const ModelSource& source, const ModelConfig& config) {
 }
 
 constexpr std::array<std::string_view, 3> kModelTypes{"deepseek_v3", "kimi_k2", "kimi_k25"};
-// DeepSeek's own end of sentence (with its full-width bars), and the turn end of chats in the ChatML manner.
+// DeepSeek's own end of sentence (with its full-width bars), and the turn end of chats in the
+// ChatML manner.
 constexpr std::array<std::string_view, 3> kEndTokens{
-    "<\xEF\xBD\x9C" "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>", "<|im_end|>", "[EOS]"};
+    "<\xEF\xBD\x9C"
+    "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
+    "<|im_end|>", "[EOS]"};
 
 }  // namespace
 

@@ -11,17 +11,20 @@
 namespace moeflux {
 namespace {
 
-constexpr std::int64_t kMaxSize = 1 << 24;  // validate() has the exact rules; this keeps an int an int
+constexpr std::int64_t kMaxSize =
+    1 << 24;  // validate() has the exact rules; this keeps an int an int
 
 int size_field(const JsonFields& fields, std::string_view key) {
   return static_cast<int>(fields.integer(key, 1, kMaxSize));
 }
 
-// ---- config -------------------------------------------------------------------------------------------------
+// ---- config
+// -------------------------------------------------------------------------------------------------
 
 GateActivation read_output_gate(const JsonFields& text) {
   require_one_of(text, "output_gate_type", {"silu", "swish", "sigmoid"});
-  return text.string_or("output_gate_type", "silu") == "sigmoid" ? GateActivation::Sigmoid : GateActivation::Silu;
+  return text.string_or("output_gate_type", "silu") == "sigmoid" ? GateActivation::Sigmoid
+                                                                 : GateActivation::Silu;
 }
 
 GatedAttentionSpec read_attention(const JsonFields& text) {
@@ -29,7 +32,8 @@ GatedAttentionSpec read_attention(const JsonFields& text) {
   const RopeFields rope(text);
   const double rotary_share = rope.number_or("partial_rotary_factor", 0.25);
   if (!(rotary_share > 0 && rotary_share <= 1)) {
-    fail(Errc::BadInput, "{}: partial_rotary_factor is {}, outside of 0 to 1", text.origin(), rotary_share);
+    fail(Errc::BadInput, "{}: partial_rotary_factor is {}, outside of 0 to 1", text.origin(),
+         rotary_share);
   }
   return {
       .n_heads = size_field(text, "num_attention_heads"),
@@ -57,7 +61,8 @@ FfnSpec read_ffn(const JsonFields& text) {
       .n_experts = size_field(text, "num_experts"),
       .top_k = size_field(text, "num_experts_per_tok"),
       .d_expert = size_field(text, "moe_intermediate_size"),
-      // Softmax over all experts, the chosen ones renormalised, whatever norm_topk_prob says: this family always does.
+      // Softmax over all experts, the chosen ones renormalised, whatever norm_topk_prob says: this
+      // family always does.
       .router = {},
       .d_shared = size_field(text, "shared_expert_intermediate_size"),
       .shared_is_gated = true,
@@ -69,7 +74,8 @@ std::vector<bool> read_attention_layers(const JsonFields& text, int n_layers) {
   const Json* types = text.find("layer_types");
   if (types == nullptr) {
     const auto interval = text.integer_or("full_attention_interval", 4, 1, kMaxSize);
-    for (int i = 0; i < n_layers; ++i) is_attention[static_cast<std::size_t>(i)] = (i + 1) % interval == 0;
+    for (int i = 0; i < n_layers; ++i)
+      is_attention[static_cast<std::size_t>(i)] = (i + 1) % interval == 0;
     return is_attention;
   }
   if (!types->is_array() || types->size() != static_cast<std::size_t>(n_layers)) {
@@ -78,16 +84,18 @@ std::vector<bool> read_attention_layers(const JsonFields& text, int n_layers) {
   for (std::size_t i = 0; i < types->size(); ++i) {
     const Json& type = (*types)[i];
     if (type != "full_attention" && type != "linear_attention") {
-      fail(Errc::Unsupported, "{}: layer_types[{}] is {}; supported: full_attention, linear_attention",
-           text.origin(), i, dump_json(type));
+      fail(Errc::Unsupported,
+           "{}: layer_types[{}] is {}; supported: full_attention, linear_attention", text.origin(),
+           i, dump_json(type));
     }
     is_attention[i] = type == "full_attention";
   }
   return is_attention;
 }
 
-constexpr std::array<std::string_view, 5> kMtpPrefixes{
-    "mtp.", "model.mtp.", "language_model.mtp.", "language_model.model.mtp.", "model.language_model.mtp."};
+constexpr std::array<std::string_view, 5> kMtpPrefixes{"mtp.", "model.mtp.", "language_model.mtp.",
+                                                       "language_model.model.mtp.",
+                                                       "model.language_model.mtp."};
 
 std::string mtp_prefix(const ModelSource& source) {  // empty without a head
   for (const std::string_view prefix : kMtpPrefixes) {
@@ -117,13 +125,15 @@ ModelConfig read_config(const ModelSource& source) {
   const FfnSpec ffn = read_ffn(text);
   const GatedAttentionSpec attention = read_attention(text);
   for (const bool is_attention : read_attention_layers(text, n_layers)) {
-    config.layers.push_back({is_attention ? MixerSpec(attention) : MixerSpec(read_delta(text)), ffn});
+    config.layers.push_back(
+        {is_attention ? MixerSpec(attention) : MixerSpec(read_delta(text)), ffn});
   }
   if (!mtp_prefix(source).empty()) config.mtp = LayerSpec{attention, ffn};
   return config;
 }
 
-// ---- tensors ------------------------------------------------------------------------------------------------
+// ---- tensors
+// ------------------------------------------------------------------------------------------------
 
 class IndexReader {
  public:
@@ -140,34 +150,38 @@ class IndexReader {
     index.tensors.embed = find_matrix(source_, trunk_ + "embed_tokens", config_.n_vocab, d);
     index.tensors.final_norm = norm(trunk_ + "norm.weight", d);
     if (!tied()) {
-      const std::string prefix = find_prefix(source_, {"", "language_model.", "model."}, "lm_head.weight");
+      const std::string prefix =
+          find_prefix(source_, {"", "language_model.", "model."}, "lm_head.weight");
       index.tensors.head = find_matrix(source_, prefix + "lm_head", config_.n_vocab, d);
     }
     for (int i = 0; i < config_.n_layers(); ++i) {
       const std::string prefix = fmt::format("{}layers.{}.", trunk_, i);
-      index.tensors.layers.push_back(layer(prefix, config_.layers[static_cast<std::size_t>(i)], index.experts));
+      index.tensors.layers.push_back(
+          layer(prefix, config_.layers[static_cast<std::size_t>(i)], index.experts));
     }
     if (config_.mtp) index.tensors.mtp = mtp(index.experts);
     return index;
   }
 
  private:
-  // Converters to MLX fold the +1 of this family's norms into the weights and swap the axes of conv1d; the shape of
-  // conv1d is the one reliable sign of it. A model without conv1d tells by the size of its norm weights.
+  // Converters to MLX fold the +1 of this family's norms into the weights and swap the axes of
+  // conv1d; the shape of conv1d is the one reliable sign of it. A model without conv1d tells by the
+  // size of its norm weights.
   bool decide_convention() const {
     for (int i = 0; i < config_.n_layers(); ++i) {
-      const auto* delta = std::get_if<GatedDeltaSpec>(&config_.layers[static_cast<std::size_t>(i)].mixer);
+      const auto* delta =
+          std::get_if<GatedDeltaSpec>(&config_.layers[static_cast<std::size_t>(i)].mixer);
       if (delta == nullptr) continue;
       const std::string name = fmt::format("{}layers.{}.linear_attn.conv1d.weight", trunk_, i);
-      const TensorInfo* conv = source_.find(name);
-      if (conv == nullptr) fail(Errc::NotFound, "{}: tensor {} is missing", source_.path(), name);
-      const auto& shape = conv->shape;
+      const auto& shape = need_tensor(source_, name, "the config asks for it").shape;
       const std::int64_t width = delta->conv_width;
       if (shape.size() == 3 && shape[1] == width && shape[2] == 1) return true;
       if (shape.size() == 3 && shape[1] == 1 && shape[2] == width) return false;
-      if (shape.size() == 2 && shape[1] == width) return source_.conventions() != ModelSource::Layout::Safetensors;
-      fail(Errc::BadInput, "{}: tensor {} has shape [{}], expected [{}, 1, {}] or [{}, {}, 1]", source_.path(), name,
-           fmt::join(shape, ", "), delta->conv_dim(), width, delta->conv_dim(), width);
+      if (shape.size() == 2 && shape[1] == width)
+        return source_.conventions() != ModelSource::Layout::Safetensors;
+      fail(Errc::BadInput, "{}: tensor {} has shape [{}], expected [{}, 1, {}] or [{}, {}, 1]",
+           source_.path(), name, fmt::join(shape, ", "), delta->conv_dim(), width,
+           delta->conv_dim(), width);
     }
     return mean_of(trunk_ + "layers.0.input_layernorm.weight", config_.d_model) >= 0.5f;
   }
@@ -179,7 +193,8 @@ class IndexReader {
 
   bool tied() const {
     const JsonFields top(source_.config(), source_.config_origin());
-    return text_config(source_).boolean_or("tie_word_embeddings", top.boolean_or("tie_word_embeddings", false));
+    return text_config(source_).boolean_or("tie_word_embeddings",
+                                           top.boolean_or("tie_word_embeddings", false));
   }
 
   // A norm this family applies as (1 + w).
@@ -189,7 +204,8 @@ class IndexReader {
     return vector;
   }
 
-  // Converters disagree on which norms of the MTP head they shift, so each tensor speaks for itself.
+  // Converters disagree on which norms of the MTP head they shift, so each tensor speaks for
+  // itself.
   StoredVector mtp_norm(const std::string& name, int size) const {
     StoredVector vector = norm(name, size);
     if (norms_are_shifted_ && mean_of(name, size) < 0.5f) vector.shift = 1.0f;
@@ -226,7 +242,8 @@ class IndexReader {
     };
   }
 
-  MoeTensors<Stored> moe(const std::string& p, const MoeSpec& s, std::vector<ExpertBank>& banks) const {
+  MoeTensors<Stored> moe(const std::string& p, const MoeSpec& s,
+                         std::vector<ExpertBank>& banks) const {
     const int d = config_.d_model;
     banks.push_back(find_experts(source_, p, s, d));
     return {
@@ -238,7 +255,8 @@ class IndexReader {
     };
   }
 
-  LayerTensors<Stored> layer(const std::string& p, const LayerSpec& spec, std::vector<ExpertBank>& banks) const {
+  LayerTensors<Stored> layer(const std::string& p, const LayerSpec& spec,
+                             std::vector<ExpertBank>& banks) const {
     LayerTensors<Stored> tensors;
     tensors.mixer_norm = norm(p + "input_layernorm.weight", config_.d_model);
     tensors.ffn_norm = norm(p + "post_attention_layernorm.weight", config_.d_model);
@@ -250,7 +268,8 @@ class IndexReader {
     if (const auto* m = std::get_if<MoeSpec>(&spec.ffn)) {
       tensors.ffn = moe(p + "mlp.", *m, banks);
     } else {
-      tensors.ffn = find_ffn(source_, p + "mlp.", std::get<DenseFfnSpec>(spec.ffn).d_ff, config_.d_model);
+      tensors.ffn =
+          find_ffn(source_, p + "mlp.", std::get<DenseFfnSpec>(spec.ffn).d_ff, config_.d_model);
     }
     return tensors;
   }
@@ -277,15 +296,16 @@ class IndexReader {
 
   const ModelSource& source_;
   const ModelConfig& config_;
-  std::string trunk_;        // prefix of the decoder's tensors
-  bool norms_are_shifted_;   // stored norm weights already contain the +1
+  std::string trunk_;       // prefix of the decoder's tensors
+  bool norms_are_shifted_;  // stored norm weights already contain the +1
 };
 
 ModelIndex read_index(const ModelSource& source, const ModelConfig& config) {
   return IndexReader(source, config).read();
 }
 
-constexpr std::array<std::string_view, 4> kModelTypes{"qwen3_5_moe", "qwen3_5_moe_text", "qwen3_5", "qwen3_5_text"};
+constexpr std::array<std::string_view, 4> kModelTypes{"qwen3_5_moe", "qwen3_5_moe_text", "qwen3_5",
+                                                      "qwen3_5_text"};
 constexpr std::array<std::string_view, 2> kEndTokens{"<|im_end|>", "<|endoftext|>"};
 
 }  // namespace

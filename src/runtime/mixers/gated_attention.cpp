@@ -2,8 +2,8 @@
 
 namespace moeflux {
 
-void Forward::mix(const GatedAttentionSpec& spec, const GatedAttentionTensors<Resident>& t, const Rows& rows,
-                  const float* h, float* out) {
+void Forward::mix(const GatedAttentionSpec& spec, const GatedAttentionTensors<Resident>& t,
+                  const Rows& rows, const float* h, float* out) {
   const std::int64_t d = config_.d_model;
   const std::int64_t q_dim = std::int64_t{spec.n_heads} * spec.d_head;
   const std::int64_t kv_dim = std::int64_t{spec.n_kv_heads} * spec.d_head;

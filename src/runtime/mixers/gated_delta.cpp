@@ -2,8 +2,8 @@
 
 namespace moeflux {
 
-void Forward::mix(const GatedDeltaSpec& spec, const GatedDeltaTensors<Resident>& t, const Rows& rows, const float* h,
-                  float* out) {
+void Forward::mix(const GatedDeltaSpec& spec, const GatedDeltaTensors<Resident>& t,
+                  const Rows& rows, const float* h, float* out) {
   const std::int64_t d = config_.d_model;
   const std::int64_t conv_dim = spec.conv_dim();
   const std::int64_t value_dim = spec.value_dim();

@@ -1,10 +1,12 @@
-// Latent attention in its absorbed form: the key rows of kv_b are folded into the query and its value rows into the
-// output, so the cache holds one latent and one rotary key per token instead of keys and values of every head.
+// Latent attention in its absorbed form: the key rows of kv_b are folded into the query and its
+// value rows into the output, so the cache holds one latent and one rotary key per token instead of
+// keys and values of every head.
 #include "runtime/forward.h"
 
 namespace moeflux {
 
-void Forward::mix(const MlaSpec& spec, const MlaTensors<Resident>& t, const Rows& rows, const float* h, float* out) {
+void Forward::mix(const MlaSpec& spec, const MlaTensors<Resident>& t, const Rows& rows,
+                  const float* h, float* out) {
   const std::int64_t d = config_.d_model;
   const std::int64_t d_query = spec.d_nope + spec.d_rope;  // per head
   const std::int64_t q_dim = spec.n_heads * d_query;
@@ -19,8 +21,8 @@ void Forward::mix(const MlaSpec& spec, const MlaTensors<Resident>& t, const Rows
   if (spec.q_rank > 0) {
     float* compressed = frame.floats(n * spec.q_rank);
     backend_.matmul({t.q_a, h, d, n, compressed, spec.q_rank});
-    backend_.rms_norm({compressed, spec.q_rank, t.q_a_norm, spec.latent_norm_eps, n, spec.q_rank, compressed,
-                       spec.q_rank});
+    backend_.rms_norm({compressed, spec.q_rank, t.q_a_norm, spec.latent_norm_eps, n, spec.q_rank,
+                       compressed, spec.q_rank});
     backend_.matmul({t.q, compressed, spec.q_rank, n, q, q_dim});
   } else {
     backend_.matmul({t.q, h, d, n, q, q_dim});

@@ -101,6 +101,26 @@ double float_modulo(double a, double b) {
   return rest != 0 ? rest : std::copysign(0.0, b);
 }
 
+double float_floor_divide(double a, double b) {
+  if (b == 0) fail(Errc::BadInput, "float floor division by zero");
+  const double quotient = (a - float_modulo(a, b)) / b;  // an integer, but for rounding
+  if (quotient == 0) return std::copysign(0.0, a / b);
+  const double below = std::floor(quotient);
+  return quotient - below > 0.5 ? below + 1 : below;
+}
+
+double float_power(double a, double b) {
+  if (a == 0 && b < 0) fail(Errc::BadInput, "0.0 cannot be raised to a negative power");
+  const double result = std::pow(a, b);
+  if (std::isnan(result) && !std::isnan(a) && !std::isnan(b)) {
+    fail(Errc::Unsupported, "a power with a complex result");
+  }
+  if (std::isinf(result) && std::isfinite(a) && std::isfinite(b)) {
+    fail(Errc::BadInput, "the result of a power is too large for a float");
+  }
+  return result;
+}
+
 Value float_operation(BinaryOp op, const Value& left, const Value& right) {
   const double a = left.as_real();
   const double b = right.as_real();
@@ -116,17 +136,11 @@ Value float_operation(BinaryOp op, const Value& left, const Value& right) {
       if (b == 0) fail(Errc::BadInput, "float division by zero");
       return Value::real(a / b, origin);
     case BinaryOp::FloorDivide:
-      if (b == 0) fail(Errc::BadInput, "float floor division by zero");
-      return Value::real(std::floor((a - float_modulo(a, b)) / b + 0.5), origin);
+      return Value::real(float_floor_divide(a, b), origin);
     case BinaryOp::Modulo:
       return Value::real(float_modulo(a, b), origin);
-    case BinaryOp::Power: {
-      const double result = std::pow(a, b);
-      if (std::isnan(result) && !std::isnan(a) && !std::isnan(b)) {
-        fail(Errc::Unsupported, "a power with a complex result");
-      }
-      return Value::real(result, origin);
-    }
+    case BinaryOp::Power:
+      return Value::real(float_power(a, b), origin);
   }
   return {};
 }

@@ -70,8 +70,8 @@ class Evaluator {
   Flow exec_node(const ContinueStatement&) { return Flow::Continue; }
   Flow run_loop(const ForStatement& node, const Value& iterable, int depth0);
   Ref<LoopObject> make_loop(const ForStatement& node, const Value& iterable, int depth0);
-  // Runs a block in a scope of its own and returns what it wrote.
-  Value capture(const Block& block);
+  // Runs a block in a scope of its own; `text` is what it wrote.
+  Flow capture(const Block& block, Value& text);
   Value filter_captured(const ExprPtr& filter, const Value& captured);
 
   // Variables

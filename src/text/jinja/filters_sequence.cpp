@@ -87,6 +87,8 @@ Value reverse_filter(Runtime& runtime, const Value& input, const Arguments& argu
   }
   std::vector<Value> items = items_of(runtime, input);
   std::reverse(items.begin(), items.end());
+  // What cannot be walked backwards is gathered first, and then it is a list.
+  if (input.is(Kind::Iterator)) return runtime.list(std::move(items));
   return runtime.iterator(std::move(items));
 }
 

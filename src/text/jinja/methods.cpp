@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "base/error.h"
 #include "text/jinja/arguments.h"
@@ -47,8 +48,8 @@ Value tuple_count(Runtime& runtime, const Value& self, const Arguments& argument
 }
 
 Value float_is_integer(Runtime&, const Value& self, const Arguments&) {
-  return Value::boolean(static_cast<double>(static_cast<std::int64_t>(
-                            std::clamp(self.as_real(), -9e18, 9e18))) == self.as_real());
+  return Value::boolean(std::isfinite(self.as_real()) &&
+                        std::floor(self.as_real()) == self.as_real());
 }
 
 constexpr std::array<MethodEntry, 2> kLoopMethods = {{

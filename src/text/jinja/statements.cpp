@@ -97,12 +97,14 @@ Evaluator::Flow Evaluator::exec_node(const SetStatement& node) {
   return Flow::Normal;
 }
 
-Value Evaluator::capture(const Block& block) {
+// Text that a break or continue left behind is dropped, as is what would have been done with it.
+Evaluator::Flow Evaluator::capture(const Block& block, Value& text) {
   const ScopeGuard scope(*this, new_scope());
   TextBuilder output(runtime_);
   const OutputGuard guard(*this, output);
-  exec(block);
-  return output.value();
+  const Flow flow = exec(block);
+  text = output.value();
+  return flow;
 }
 
 Value Evaluator::filter_captured(const ExprPtr& filter, const Value& captured) {
@@ -113,15 +115,21 @@ Value Evaluator::filter_captured(const ExprPtr& filter, const Value& captured) {
 }
 
 Evaluator::Flow Evaluator::exec_node(const SetBlockStatement& node) {
-  Value value = capture(node.body);
+  Value value;
+  const Flow flow = capture(node.body, value);
+  if (flow != Flow::Normal) return flow;
   if (node.filter) value = filter_captured(node.filter, value);
   assign(node.target, value);
   return Flow::Normal;
 }
 
 Evaluator::Flow Evaluator::exec_node(const FilterBlockStatement& node) {
-  output_->append(to_text(runtime_, filter_captured(node.filter, capture(node.body))));
-  return Flow::Normal;
+  Value text;
+  const Flow flow = capture(node.body, text);
+  if (flow == Flow::Normal) {
+    output_->append(to_text(runtime_, filter_captured(node.filter, text)));
+  }
+  return flow;
 }
 
 Evaluator::Flow Evaluator::exec_node(const MacroStatement& node) {

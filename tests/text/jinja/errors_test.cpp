@@ -52,6 +52,8 @@ constexpr ErrorCase kCases[] = {
     {"{{ '%d' % 'x' }}", "%d format: a real number is required, not str"},
     {"{{ '%s %s' % 'x' }}", "not enough arguments for format string"},
     {"{{ [].pop() }}", "pop from empty list"},
+    {"{{ 0.0 ** -1 }}", "0.0 cannot be raised to a negative power"},
+    {"{{ 3 ** 1e3 }}", "the result of a power is too large for a float"},
     {"{{ nums | map('nosuch') | list }}", "there is no filter named 'nosuch'"},
     {"{{ [1, 'a'] | sort }}", "'<' not supported between instances of 'str' and 'int'"},
     {"{{ {[1]: 2} }}", "unhashable type: 'list'"},

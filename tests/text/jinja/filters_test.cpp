@@ -49,6 +49,8 @@ constexpr RenderCase kCases[] = {
      "first }} {{ nums | last }} {{ none_list | first is defined }} {{ name | first }} {{ name | "
      "last }}",
      "6 80 16 3 2 False W d"},
+    {"{{ [3, 1, 2] | select('odd') | reverse }} {{ ([3, 1, 2] | select('odd') | reverse)[0] }}",
+     "[1, 3] 1"},
     {"{{ nums | reverse | list }} {{ name | reverse }} {{ nums | join }} {{ nums | join(', ') }} "
      "{{ people | join('|', attribute='name') }} {{ name | list }}",
      "[2, 1, 3] dlroW 312 3, 1, 2 Bob|alice|Carl ['W', 'o', 'r', 'l', 'd']"},

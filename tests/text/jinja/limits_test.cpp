@@ -1,5 +1,6 @@
 // Hostile templates end in LimitExceeded, soon and without filling memory or the stack.
 #include <chrono>
+#include <string_view>
 
 #include "base/error.h"
 #include "text/jinja/jinja_support.h"
@@ -10,14 +11,18 @@ namespace {
 // Generous, because tests also run with sanitizers on busy machines.
 constexpr std::chrono::seconds kSoon{30};
 
-void expect_refused(const std::string& source) {
+// `because`: a part of the message, which says which of the limits it was.
+void expect_refused(const std::string& source, const RenderOptions& options = {},
+                    std::string_view because = "") {
   const auto start = std::chrono::steady_clock::now();
   const std::string shown = source.substr(0, 120);
   try {
-    Template::parse(source, "hostile").render(Json{{"x", "data"}});
+    Template::parse(source, "hostile").render(Json{{"x", "data"}}, options);
     ADD_FAILURE() << "rendered: " << shown;
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Errc::LimitExceeded) << shown << "\n" << error.what();
+    EXPECT_NE(std::string_view(error.what()).find(because), std::string_view::npos) << shown << "\n"
+                                                                                    << error.what();
   }
   EXPECT_LT(std::chrono::steady_clock::now() - start, kSoon) << shown;
 }
@@ -75,21 +80,44 @@ TEST(Limits, OutputAndStrings) {
   expect_refused("{{ [1, 2] | tojson(indent='x' * 60000000) }}");
 }
 
-TEST(Limits, Memory) {
-  expect_refused("{{ [1] * 10 ** 9 }}");
-  expect_refused("{{ range(10 ** 12) | list }}");
-  expect_refused("{{ [1] | batch(10 ** 12, 0) | list }}");
-  expect_refused(
+// Refused before it is made, however much is allowed.
+TEST(Limits, MemoryAskedForAtOnce) {
+  for (const char* source : {"{{ [1] * 10 ** 9 }}", "{{ range(10 ** 12) | list }}",
+                             "{{ [1] | batch(10 ** 12, 0) | list }}"}) {
+    expect_refused(source);
+  }
+}
+
+// Refused while it grows. Little is allowed, so that this is soon the case; no other limit is near.
+TEST(Limits, MemoryTakenBitByBit) {
+  RenderOptions options;
+  options.limits.max_memory_bytes = 4u << 20;
+  const auto expect_out_of_memory = [&](const std::string& source) {
+    expect_refused(source, options, "bytes of memory");
+  };
+  // Doubled; a chain of lists; many texts in a list; texts from one text; marks of who wrote what.
+  expect_out_of_memory(
       "{% set ns = namespace(s=[1]) %}{% for i in range(100) %}"
       "{% set ns.s = ns.s + ns.s %}{% endfor %}");
-  expect_refused(
+  expect_out_of_memory(
       "{% set ns = namespace(l=[]) %}{% for i in range(100000) %}"
       "{% set ns.l = [ns.l, range(1000) | list] %}{% endfor %}");
-  expect_refused(
+  expect_out_of_memory(
       "{% set l = [] %}{% for i in range(100000) %}{% set _ = l.append('a' * 100000) %}"
       "{% endfor %}");
-  expect_refused("{{ ('a,' * 6000000).split(',') | length }}");
-  expect_refused("{{ ((x ~ 'm') * 12000000) | length }}");
+  expect_out_of_memory("{{ ('a,' * 100000).split(',') | length }}");
+  expect_out_of_memory("{{ ((x ~ 'm') * 200000) | length }}");
+}
+
+// What is no longer used does not count.
+TEST(Limits, MemoryIsGivenBack) {
+  RenderOptions options;
+  options.limits.max_memory_bytes = 4u << 20;
+  const Template reuse = Template::parse(
+      "{% for i in range(200) %}{% set l = range(1000) | list + ['a' * 50000] %}"
+      "{{ l | length }},{% endfor %}",
+      "reuse");
+  EXPECT_EQ(reuse.render(Json::object(), options).text, repeated("1001,", 200));
 }
 
 TEST(Limits, Depth) {

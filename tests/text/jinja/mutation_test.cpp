@@ -69,7 +69,8 @@ const Json& conversation() {
         {"role": "assistant", "content": "<think>hm</think>", "tool_calls": [
           {"type": "function", "function": {"name": "f", "arguments": {"city": "Oslo"}}}]},
         {"role": "tool", "content": "rain"}],
-      "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]})");
+      "tools": [{"type": "function", "function": {"name": "f",
+                                                       "parameters": {"type": "object"}}}]})");
   return kConversation;
 }
 

@@ -39,6 +39,13 @@ constexpr RenderCase kCases[] = {
      "endif %}{{ x }}{% endfor %}",
      "0134"},
     {"{% for x in nums %}{% break %}{% else %}never{% endfor %}done", "neverdone"},
+    // Out of a captured block, what it wrote is lost and the variable stays.
+    {"{% for x in range(3) %}{% set y %}a{% if x == 1 %}{% continue %}{% endif %}b{% endset %}"
+     "{{ x ~ y }}{% endfor %}",
+     "0ab2ab"},
+    {"{% for x in range(3) %}<{% filter upper %}a{% if x == 1 %}{% break %}{% endif %}b"
+     "{% endfilter %}>{% endfor %}",
+     "<AB><"},
     {"{% for n in tree recursive %}{{ n.v }}{% if n.c %}({{ loop(n.c) }}){% endif %}d{{ loop.depth "
      "}} {% endfor %}",
      "1(2d2 3(4d3 )d2 )d1 "},

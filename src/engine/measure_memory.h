@@ -1,0 +1,28 @@
+// How fast this machine reads its memory: what bounds every token once its weights are there.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace moeflux {
+
+struct MemoryMeasureOptions {
+  // All threads together. Far more than the caches hold, or it is them that are measured; more than
+  // is there is an Error.
+  std::size_t bytes = std::size_t{512} << 20;
+  double seconds = 0.3;  // at least one pass is made, however long it takes
+};
+
+struct MemorySpeed {
+  int n_threads = 0;
+  double bytes_per_second = 0;
+};
+
+// Each thread reads memory of its own, which it was the first to touch: on a machine with several
+// nodes it lies in the node of the thread. n_threads from 1 to 1024.
+MemorySpeed measure_memory(int n_threads, const MemoryMeasureOptions& options);
+
+// 1, 2, 4, ... and n_threads.
+std::vector<int> thread_counts(int n_threads);
+
+}  // namespace moeflux

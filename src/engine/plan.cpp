@@ -1,0 +1,114 @@
+#include "engine/plan.h"
+
+#include <algorithm>
+#include <variant>
+
+#include "base/file.h"
+#include "runtime/session.h"
+#include "runtime/weight_store.h"
+#include "runtime/workspace_size.h"
+
+namespace moeflux {
+namespace {
+
+std::uint64_t expert_bytes(const ExpertBank& bank, int expert) {
+  return bank.gate.at(expert).bytes() + bank.up.at(expert).bytes() + bank.down.at(expert).bytes();
+}
+
+// The weights that every token of the trunk reads.
+std::uint64_t bytes_per_token(const ModelTensors<Stored>& tensors) {
+  ModelTensors<Stored> read = tensors;
+  read.mtp.reset();
+  if (!read.head.empty()) read.embed = {};  // one row of it, not worth counting
+  return WeightStore::bytes_needed(read);
+}
+
+// Measured with models of all sizes and rounded up generously: code, thread stacks, the heap, and
+// what it grows by while answering; a tokenizer in memory is several times its file.
+constexpr std::uint64_t kProgramBytes = 48u << 20;
+constexpr std::uint64_t kTokenizerFactor = 8;
+constexpr std::uint64_t kIndexBytesPerExpert = 1024;
+
+std::uint64_t tokenizer_bytes(const TextAssets& text) {
+  std::uint64_t bytes = 0;
+  for (const std::string* path :
+       {&text.tokenizer_json, &text.tokenizer_bin, &text.vocab_bin, &text.tiktoken_model}) {
+    if (!path->empty()) bytes += File(*path).size();
+  }
+  return bytes;
+}
+
+}  // namespace
+
+int ModelSizes::top_k() const {
+  int most = 0;
+  for (const BankSize& bank : banks) most = std::max(most, bank.top_k);
+  return most;
+}
+
+std::uint64_t ModelSizes::experts_per_token() const {
+  std::uint64_t count = 0;
+  for (const BankSize& bank : banks) count += static_cast<std::uint64_t>(bank.top_k);
+  return count;
+}
+
+std::uint64_t ModelSizes::expert_bytes_per_token() const {
+  std::uint64_t bytes = 0;
+  for (const BankSize& bank : banks) {
+    bytes += static_cast<std::uint64_t>(bank.top_k) * bank.expert_bytes;
+  }
+  return bytes;
+}
+
+ModelSizes measure_sizes(const ModelSource& source, const ModelDescription& model,
+                         std::uint64_t slot_bytes) {
+  ModelSizes sizes;
+  sizes.slot_bytes = slot_bytes;
+  sizes.dense_bytes = WeightStore::bytes_needed(model.index.tensors);
+  sizes.dense_bytes_per_token = bytes_per_token(model.index.tensors);
+  std::vector<std::uint64_t> largest(model.index.experts.size());
+  for (std::size_t i = 0; i < largest.size(); ++i) {
+    const ExpertBank& bank = model.index.experts[i];
+    for (int e = 0; e < bank.gate.count(); ++e) {
+      const std::uint64_t bytes = expert_bytes(bank, e);
+      largest[i] = std::max(largest[i], bytes);
+      sizes.expert_bytes_total += bytes;
+      ++sizes.n_experts_total;
+    }
+  }
+  sizes.program_bytes = kProgramBytes + kTokenizerFactor * tokenizer_bytes(source.text()) +
+                        kIndexBytesPerExpert * sizes.n_experts_total;
+  for (std::size_t i = 0; i < model.config.layers.size(); ++i) {
+    const auto* spec = std::get_if<MoeSpec>(&model.config.layers[i].ffn);
+    if (spec == nullptr) continue;
+    const auto& tensors = std::get<MoeTensors<Stored>>(model.index.tensors.layers[i].ffn);
+    sizes.banks.push_back({.n_experts = spec->n_experts,
+                           .top_k = spec->top_k,
+                           .expert_bytes = largest[static_cast<std::size_t>(tensors.bank)],
+                           .sigmoid_router = spec->router.scoring == RouterScoring::Sigmoid});
+  }
+  return sizes;
+}
+
+MemoryPlan plan_memory(const ModelConfig& config, const ModelSizes& sizes,
+                       const PlanOptions& options) {
+  const std::int64_t batch = std::min(options.max_batch, options.context_length);
+  MemoryPlan plan;
+  plan.ceiling = options.memory_bytes;
+  plan.dense_bytes = sizes.dense_bytes;
+  plan.context_bytes = Session::bytes_needed(config, options.context_length);
+  plan.scratch_bytes = workspace_floats(config, batch) * sizeof(float);
+  plan.reader_bytes = options.reader_bytes;
+  plan.program_bytes = sizes.program_bytes;
+  plan.slot_bytes = sizes.slot_bytes;
+  plan.max_slots = sizes.n_experts_total;
+  const auto top_k = static_cast<std::uint64_t>(sizes.top_k());
+  plan.min_slots = std::min(std::max(options.min_slots, top_k), plan.max_slots);
+  const std::uint64_t fixed = plan.fixed_bytes();
+  const std::uint64_t left = plan.ceiling > fixed ? plan.ceiling - fixed : 0;
+  const std::uint64_t fitting = plan.slot_bytes > 0 ? left / plan.slot_bytes : 0;
+  plan.n_slots = std::clamp(fitting, plan.min_slots, plan.max_slots);
+  return plan;
+}
+
+}  // namespace moeflux

@@ -1,0 +1,80 @@
+// Where the memory of a model goes, before any of it is allocated. The engine keeps to this plan,
+// and the commands that speak of a model's needs show it: the floor is computed here and nowhere
+// else.
+//
+// Memory holds, whatever the budget: the dense weights, the context of one session, the scratch of
+// a forward pass, and room for the experts that must be there at once. What the budget leaves
+// beyond that floor is expert cache, in slots that hold any one expert, at most all of them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "families/family.h"
+#include "model/model_config.h"
+
+namespace moeflux {
+
+// The routed experts of one layer of the trunk.
+struct BankSize {
+  int n_experts = 0;
+  int top_k = 0;
+  std::uint64_t expert_bytes = 0;  // as stored, of the largest
+  bool sigmoid_router = false;
+};
+
+// The weights of a model, in bytes.
+struct ModelSizes {
+  std::uint64_t dense_bytes = 0;            // in memory
+  std::uint64_t dense_bytes_per_token = 0;  // of these, what every token reads: no embedding table
+                                            // (unless it is the head as well), no MTP head
+  std::vector<BankSize> banks;              // of the trunk, in the order of its layers
+  std::uint64_t n_experts_total = 0;        // of all banks, that of the MTP head included
+  std::uint64_t expert_bytes_total = 0;     // as stored
+  std::uint64_t slot_bytes = 0;             // of memory, for any one expert
+  std::uint64_t program_bytes = 0;          // everything that is no weight: code, tokenizer, index
+
+  int top_k() const;  // the largest of all banks
+  std::uint64_t experts_per_token() const;
+  std::uint64_t expert_bytes_per_token() const;
+};
+
+// `slot_bytes` is what the expert store says.
+ModelSizes measure_sizes(const ModelSource& source, const ModelDescription& model,
+                         std::uint64_t slot_bytes);
+
+struct PlanOptions {
+  std::uint64_t memory_bytes = 0;   // the ceiling
+  std::int64_t context_length = 0;  // positions of the session
+  std::int64_t max_batch = 512;     // tokens per forward pass
+  std::uint64_t min_slots = 0;      // experts that must be in memory at once; 0: top_k
+  std::uint64_t reader_bytes = 0;   // buffers of the reader
+};
+
+struct MemoryPlan {
+  std::uint64_t ceiling = 0;
+  std::uint64_t dense_bytes = 0;
+  std::uint64_t context_bytes = 0;  // keys, values and recurrent state
+  std::uint64_t scratch_bytes = 0;
+  std::uint64_t reader_bytes = 0;
+  std::uint64_t program_bytes = 0;
+  std::uint64_t slot_bytes = 0;
+  std::uint64_t min_slots = 0;
+  std::uint64_t max_slots = 0;  // one for every expert
+  std::uint64_t n_slots = 0;    // that the ceiling leaves room for; below the floor min_slots
+
+  std::uint64_t fixed_bytes() const {
+    return dense_bytes + context_bytes + scratch_bytes + reader_bytes + program_bytes;
+  }
+  std::uint64_t floor_bytes() const { return fixed_bytes() + min_slots * slot_bytes; }
+  std::uint64_t all_bytes() const { return fixed_bytes() + max_slots * slot_bytes; }
+  std::uint64_t cache_bytes() const { return n_slots * slot_bytes; }
+  std::uint64_t used_bytes() const { return fixed_bytes() + cache_bytes(); }
+  bool fits() const { return ceiling >= floor_bytes(); }
+};
+
+// Depends on nothing but its arguments.
+MemoryPlan plan_memory(const ModelConfig& config, const ModelSizes& sizes,
+                       const PlanOptions& options);
+
+}  // namespace moeflux

@@ -1,0 +1,18 @@
+// Which tokens end an answer. Files of a checkpoint disagree, and stopping at only one of them
+// makes models run on: it is the union of what every file and the family say.
+#pragma once
+
+#include <vector>
+
+#include "base/token_id.h"
+#include "families/family.h"
+#include "source/model_source.h"
+#include "text/tokenizer.h"
+
+namespace moeflux {
+
+// Ascending, each once. `tokenizer` may be null.
+std::vector<TokenId> find_stop_tokens(const ModelSource& source, const Family& family,
+                                      const Tokenizer* tokenizer);
+
+}  // namespace moeflux

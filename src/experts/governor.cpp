@@ -1,0 +1,115 @@
+#include "experts/governor.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+
+namespace moeflux {
+namespace {
+
+constexpr int kSettleSteps = 2;  // of each trial: reads of the width before still run
+constexpr int kTrialSteps = 6;   // of each trial, settling included
+constexpr int kTrialRounds = 3;  // interleaved, so that a slow moment does not decide
+constexpr int kExploitSteps = 256;
+constexpr double kWorthwhile = 0.03;  // a smaller gain is not told from noise
+constexpr double kWaitMatters = 0.05;
+constexpr double kMemory = 0.9;  // of the moving averages
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace
+
+LookaheadGovernor::LookaheadGovernor(std::vector<int> widths)
+    : widths_(std::move(widths)),
+      trial_ns_(widths_.size()),
+      seconds_of_(widths_.size()),
+      steps_left_(kTrialSteps) {
+  MOEFLUX_ASSERT(!widths_.empty() && widths_[0] == 0);
+}
+
+LookaheadGovernor LookaheadGovernor::for_top_k(int top_k) {
+  if (top_k <= 0) return LookaheadGovernor({0});
+  std::vector<int> widths{0, std::max(1, top_k / 2), top_k};
+  if (widths[1] == widths[2]) widths.pop_back();
+  return LookaheadGovernor(std::move(widths));
+}
+
+void LookaheadGovernor::record(const StepSample& sample) {
+  const auto wall = static_cast<double>(std::max<std::uint64_t>(sample.wall_ns, 1));
+  wait_share_ += (1 - kMemory) * (static_cast<double>(sample.wait_ns) / wall - wait_share_);
+  if (sample.guessed > 0) {
+    const double used =
+        static_cast<double>(sample.guesses_used) / static_cast<double>(sample.guessed);
+    precision_ += (1 - kMemory) * (std::min(used, 1.0) - precision_);
+  }
+  if (widths_.size() == 1) return;
+  if (on_trial_ && steps_left_ <= kTrialSteps - kSettleSteps) trial_ns_[current_].push_back(wall);
+  if (--steps_left_ > 0) return;
+  if (on_trial_) {
+    next_trial();
+  } else if (chosen_ != 0 || wait_share_ > kWaitMatters) {
+    begin_trial();
+  } else {
+    steps_left_ = kTrialSteps;  // off, and nothing waits: look again soon
+  }
+}
+
+void LookaheadGovernor::begin_trial() {
+  on_trial_ = true;
+  trial_round_ = 0;
+  for (auto& times : trial_ns_) times.clear();
+  current_ = 0;
+  steps_left_ = kTrialSteps;
+}
+
+void LookaheadGovernor::next_trial() {
+  steps_left_ = kTrialSteps;
+  if (++current_ < widths_.size()) return;
+  current_ = 0;
+  if (++trial_round_ < kTrialRounds) return;
+  choose();
+}
+
+void LookaheadGovernor::choose() {
+  for (std::size_t i = 0; i < widths_.size(); ++i) seconds_of_[i] = median(trial_ns_[i]) * 1e-9;
+  std::size_t best = 0;
+  for (std::size_t i = 1; i < widths_.size(); ++i) {
+    // Fewer guesses unless more are clearly faster.
+    if (seconds_of_[i] * (1 + kWorthwhile) < seconds_of_[best]) best = i;
+  }
+  switches_ += best != chosen_;
+  chosen_ = current_ = best;
+  on_trial_ = false;
+  steps_left_ = kExploitSteps;
+}
+
+LookaheadGovernor::Report LookaheadGovernor::report() const {
+  const double off = seconds_of_[0], now = seconds_of_[chosen_];
+  return {.width = width(),
+          .on_trial = on_trial_,
+          .gain = now > 0 ? off / now - 1 : 0,
+          .precision = precision_,
+          .wait_share = wait_share_,
+          .switches = switches_};
+}
+
+std::string LookaheadGovernor::describe() const {
+  const Report r = report();
+  if (r.on_trial) return fmt::format("lookahead: trying {} experts per layer", r.width);
+  if (r.width > 0) {
+    return fmt::format("lookahead: {} experts per layer, {:.0f} % of guesses used, {:+.0f} % speed",
+                       r.width, 100 * r.precision, 100 * r.gain);
+  }
+  if (r.wait_share <= kWaitMatters) return "lookahead: off, nothing waits for the disk";
+  if (seconds_of_[0] > 0) return "lookahead: off, it did not pay when tried";
+  return "lookahead: off so far";
+}
+
+}  // namespace moeflux

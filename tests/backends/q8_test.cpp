@@ -1,0 +1,206 @@
+// The fast path: every instruction set must reproduce the reference bit by bit, and the reference
+// must be close to the exact product.
+#include "backends/cpu/q8.h"
+
+#include <cmath>
+#include <cstring>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "backends/cpu/kernels.h"
+#include "backends/cpu_backends.h"
+#include "backends/random_weight.h"
+#include "base/aligned_buffer.h"
+#include "support/tolerance.h"
+
+namespace moeflux {
+namespace {
+
+using cpu::KernelTable;
+using cpu::Q8Layout;
+using test::expect_same_bits;
+using test::Random;
+using test::RandomWeight;
+
+std::vector<WeightFormat> affine_formats() {
+  std::vector<WeightFormat> formats;
+  for (const WeightFormat& format : test::all_formats()) {
+    if (cpu::has_q8(format)) formats.push_back(format);
+  }
+  return formats;
+}
+
+// Rows of activations in the layout of the fast path.
+class Rows {
+ public:
+  Rows(const cpu::Q8Kernels& kernels, const Q8Layout& layout, const std::vector<float>& x)
+      : memory_(x.size() / static_cast<std::size_t>(layout.cols) *
+                static_cast<std::size_t>(layout.row_bytes)) {
+    std::memset(memory_.data(), 0xCC, memory_.size());
+    for (std::size_t i = 0; i * static_cast<std::size_t>(layout.cols) < x.size(); ++i) {
+      const auto row = static_cast<std::int64_t>(i);
+      kernels.quantize(layout, x.data() + row * layout.cols,
+                       memory_.data() + row * layout.row_bytes);
+    }
+  }
+  const std::byte* data() const { return memory_.data(); }
+  std::span<const std::byte> bytes() const { return {memory_.data(), memory_.size()}; }
+
+ private:
+  AlignedBuffer memory_;
+};
+
+std::vector<float> product(const KernelTable& table, const RandomWeight& weight,
+                           const std::vector<float>& x, std::int64_t n) {
+  const WeightView w = weight.view();
+  const Q8Layout layout(w.format, w.cols);
+  const Rows rows(*table.q8, layout, x);
+  std::vector<float> y(static_cast<std::size_t>(n * w.rows), -7);
+  std::vector<float> scratch(static_cast<std::size_t>(cpu::q8_scratch_floats(layout)));
+  table.q8->matmul({.weight = &w,
+                    .layout = &layout,
+                    .row = 0,
+                    .n_rows = w.rows,
+                    .x = rows.data(),
+                    .n = n,
+                    .y = y.data(),
+                    .y_stride = w.rows,
+                    .rows_out = nullptr,
+                    .scratch = scratch.data()});
+  return y;
+}
+
+TEST(Q8, TheReferenceIsCloseToTheExactProduct) {
+  Random random(1);
+  for (const WeightFormat& format : affine_formats()) {
+    const std::int64_t cols = test::fitting_cols(format, 300);
+    const RandomWeight weight(random, format, 7, cols);
+    const std::vector<float> x = random.floats(2 * cols);
+    const std::vector<float> y = product(cpu::scalar_kernels(), weight, x, 2);
+    for (std::int64_t i = 0; i < 2; ++i) {
+      for (std::int64_t r = 0; r < 7; ++r) {
+        double want = 0, magnitude = 0;
+        for (std::int64_t c = 0; c < cols; ++c) {
+          const double term = weight.at(r, c) * x[static_cast<std::size_t>(i * cols + c)];
+          want += term;
+          magnitude += term * term;
+        }
+        // A value is rounded by at most 1/254 of the largest of its group.
+        EXPECT_NEAR(y[static_cast<std::size_t>(i * 7 + r)], want, 0.05 * std::sqrt(magnitude))
+            << test::format_name(format);
+      }
+    }
+  }
+}
+
+TEST(Q8, ValuesOnTheGridAreExact) {
+  Random random(2);
+  const WeightFormat format{WeightKind::Affine, 4, 64, 0, DType::F32};
+  const RandomWeight weight(random, format, 5, 256);
+  std::vector<float> x(256);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(random.integer(-127, 127));
+  for (std::size_t g = 0; g < 4; ++g) x[g * 64] = 127;  // the scale of every group is 1
+  const std::vector<float> y = product(cpu::scalar_kernels(), weight, x, 1);
+  for (std::int64_t r = 0; r < 5; ++r) {
+    double want = 0;
+    for (std::int64_t c = 0; c < 256; ++c) want += weight.at(r, c) * x[static_cast<std::size_t>(c)];
+    EXPECT_NEAR(y[static_cast<std::size_t>(r)], want, 1e-3 * (1 + std::abs(want)));
+  }
+}
+
+class Q8Tables : public testing::TestWithParam<std::string> {
+ protected:
+  const KernelTable& table() const { return cpu::select_kernels(GetParam()); }
+};
+
+TEST_P(Q8Tables, RoundingIsTheReference) {
+  Random random(3);
+  for (const WeightFormat& format : affine_formats()) {
+    for (const std::int64_t wanted : {1, 200, 1000}) {
+      const std::int64_t cols = test::fitting_cols(format, wanted);
+      const Q8Layout layout(format, cols);
+      std::vector<float> x = random.floats(cols);
+      x[0] = 0.5f;                                           // ties
+      if (cols > 64) std::fill_n(x.begin() + 32, 32, 0.0f);  // a group of zeros, for groups of 32
+      x[static_cast<std::size_t>(cols - 1)] = 1e-42f;
+      const Rows want(cpu::q8_scalar(), layout, x), got(*table().q8, layout, x);
+      EXPECT_TRUE(std::memcmp(want.data(), got.data(), want.bytes().size()) == 0)
+          << test::format_name(format) << " " << cols;
+    }
+  }
+}
+
+TEST_P(Q8Tables, ProductsAreTheReference) {
+  Random random(4);
+  for (const WeightFormat& format : affine_formats()) {
+    for (const std::int64_t wanted : {1, 300, 1024}) {
+      const std::int64_t cols = test::fitting_cols(format, wanted);
+      for (const std::int64_t rows : {1, 4, 11}) {
+        const RandomWeight weight(random, format, rows, cols);
+        for (const std::int64_t n : {1, 2, 3, 4, 9}) {
+          const std::vector<float> x = random.floats(n * cols);
+          expect_same_bits(product(cpu::scalar_kernels(), weight, x, n),
+                           product(table(), weight, x, n),
+                           fmt::format("{} {}x{} n {}", test::format_name(format), rows, cols, n));
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Q8Tables, WhatIsNotFiniteStaysSo) {
+  Random random(5);
+  const WeightFormat format{WeightKind::Affine, 4, 64, 0, DType::BF16};
+  const RandomWeight weight(random, format, 4, 128);
+  for (const float bad : {std::numeric_limits<float>::infinity(), std::nanf("")}) {
+    std::vector<float> x = random.floats(256);
+    x[70] = bad;
+    const std::vector<float> y = product(table(), weight, x, 2);
+    for (int r = 0; r < 4; ++r) {
+      EXPECT_TRUE(std::isnan(y[static_cast<std::size_t>(r)]));
+      EXPECT_TRUE(std::isfinite(y[static_cast<std::size_t>(4 + r)]));  // the other row
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Isa, Q8Tables, testing::ValuesIn(test::supported_isas()));
+
+// Whole operations: batching, threads and scattered rows change nothing.
+TEST(FastBackend, RowsDoNotDependOnEachOther) {
+  Random random(6);
+  const WeightFormat format{WeightKind::Affine, 4, 64, 0, DType::BF16};
+  const std::int64_t d = 192, d_ff = 128, n = 9;
+  const RandomWeight gate(random, format, d_ff, d), up(random, format, d_ff, d),
+      down(random, format, d, d_ff);
+  const std::vector<float> x = random.floats(n * d);
+  for (const std::string& isa : test::supported_isas()) {
+    std::vector<float> want;
+    for (const int n_threads : {1, 3}) {
+      const auto backend = make_cpu_backend(
+          {.cpu_isa = isa, .n_threads = n_threads, .precision = Precision::Fast, .max_context = 0});
+      std::vector<float> all(static_cast<std::size_t>(n * d)),
+          hidden(static_cast<std::size_t>(n * d_ff));
+      backend->ffn(
+          {gate.view(), up.view(), down.view(), x.data(), n, {}, {}, hidden.data(), all.data()});
+      if (want.empty()) want = all;
+      expect_same_bits(want, all, isa);
+      // Every second row, into the places of the others.
+      const std::vector<std::int32_t> in{0, 2, 4, 6}, out{1, 3, 5, 7};
+      std::vector<float> some(static_cast<std::size_t>(n * d), -1);
+      backend->ffn(
+          {gate.view(), up.view(), down.view(), x.data(), 4, in, out, hidden.data(), some.data()});
+      for (std::size_t i = 0; i < 4; ++i) {
+        expect_same_bits(std::span(want).subspan(2 * i * static_cast<std::size_t>(d),
+                                                 static_cast<std::size_t>(d)),
+                         std::span(some).subspan((2 * i + 1) * static_cast<std::size_t>(d),
+                                                 static_cast<std::size_t>(d)),
+                         isa);
+        EXPECT_EQ(some[2 * i * static_cast<std::size_t>(d)], -1.0f);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace moeflux

@@ -1,0 +1,108 @@
+#include "experts/governor.h"
+
+#include <functional>
+
+#include <gtest/gtest.h>
+
+#include "support/random.h"
+
+namespace moeflux {
+namespace {
+
+// A machine on which a step takes as long as `time` says for the width in use.
+struct Machine {
+  std::function<double(int width)> milliseconds;
+  double wait_share = 0.5;
+  double precision = 0.8;
+  double noise = 0;
+
+  std::vector<int> run(LookaheadGovernor& governor, int n_steps) {
+    std::vector<int> widths;
+    for (int i = 0; i < n_steps; ++i) {
+      const int width = governor.width();
+      widths.push_back(width);
+      double ns = milliseconds(width) * 1e6 * (1 + noise * (random.uniform() - 0.5));
+      if (random.chance(0.05)) ns *= 1 + 10 * noise;  // somebody else wanted the machine
+      governor.record({.wall_ns = static_cast<std::uint64_t>(ns),
+                       .wait_ns = static_cast<std::uint64_t>(wait_share * ns),
+                       .misses = 10,
+                       .bytes_read = 1000,
+                       .guessed = static_cast<std::uint64_t>(100 * width),
+                       .guesses_used = static_cast<std::uint64_t>(100 * width * precision)});
+    }
+    return widths;
+  }
+
+  test::Random random{1};
+};
+
+constexpr int kLongEnough = 200;
+
+TEST(LookaheadGovernor, NeverGuessesWhenNothingWaits) {
+  auto governor = LookaheadGovernor::for_top_k(8);
+  Machine machine{.milliseconds = [](int) { return 10.0; }, .wait_share = 0.01};
+  for (const int width : machine.run(governor, 1000)) EXPECT_EQ(width, 0);
+  EXPECT_EQ(governor.describe(), "lookahead: off, nothing waits for the disk");
+}
+
+TEST(LookaheadGovernor, FindsTheWidthThatPays) {
+  auto governor = LookaheadGovernor::for_top_k(8);
+  Machine machine{.milliseconds = [](int width) { return 20.0 - width; }, .noise = 0.1};
+  machine.run(governor, kLongEnough);
+  EXPECT_EQ(governor.width(), 8);
+  const auto report = governor.report();
+  EXPECT_FALSE(report.on_trial);
+  EXPECT_NEAR(report.gain, 20.0 / 12 - 1, 0.1);
+  EXPECT_NEAR(report.precision, 0.8, 0.01);
+  EXPECT_NEAR(report.wait_share, 0.5, 0.01);
+}
+
+TEST(LookaheadGovernor, StaysOffWhereItHurts) {
+  auto governor = LookaheadGovernor::for_top_k(8);
+  Machine machine{.milliseconds = [](int width) { return 20.0 + width; }, .noise = 0.1};
+  machine.run(governor, kLongEnough);
+  EXPECT_EQ(governor.width(), 0);
+  EXPECT_EQ(governor.describe(), "lookahead: off, it did not pay when tried");
+}
+
+TEST(LookaheadGovernor, PrefersFewerGuessesWhenMoreAddNothing) {
+  auto governor = LookaheadGovernor::for_top_k(8);
+  Machine machine{.milliseconds = [](int width) { return width > 0 ? 10.0 : 20.0; }};
+  machine.run(governor, kLongEnough);
+  EXPECT_EQ(governor.width(), 4);
+}
+
+TEST(LookaheadGovernor, AGainWithinTheNoiseIsNoGain) {
+  auto governor = LookaheadGovernor::for_top_k(8);
+  Machine machine{.milliseconds = [](int width) { return width > 0 ? 19.8 : 20.0; }};
+  machine.run(governor, kLongEnough);
+  EXPECT_EQ(governor.width(), 0);
+}
+
+TEST(LookaheadGovernor, ChangesItsMindWhenTheMachineDoes) {
+  auto governor = LookaheadGovernor::for_top_k(8);
+  bool pays = true;
+  Machine machine{.milliseconds = [&](int width) { return pays ? 20.0 - width : 20.0 + width; }};
+  machine.run(governor, kLongEnough);
+  EXPECT_EQ(governor.width(), 8);
+  pays = false;
+  machine.run(governor, 400);
+  EXPECT_EQ(governor.width(), 0);
+  EXPECT_EQ(governor.report().switches, 2u);
+}
+
+TEST(LookaheadGovernor, AModelWithoutExpertsHasNothingToGuess) {
+  auto governor = LookaheadGovernor::for_top_k(0);
+  Machine machine{.milliseconds = [](int) { return 10.0; }};
+  for (const int width : machine.run(governor, 100)) EXPECT_EQ(width, 0);
+}
+
+TEST(LookaheadGovernor, OneExpertPerToken) {
+  auto governor = LookaheadGovernor::for_top_k(1);
+  Machine machine{.milliseconds = [](int width) { return 20.0 - 5 * width; }};
+  machine.run(governor, kLongEnough);
+  EXPECT_EQ(governor.width(), 1);
+}
+
+}  // namespace
+}  // namespace moeflux
