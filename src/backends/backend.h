@@ -3,7 +3,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -15,6 +18,9 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string name() const = 0;
+  virtual int n_threads() const = 0;
+  // Calls the body for 0 .. n - 1 on this backend's host threads.
+  virtual void parallel_for(std::int64_t n, const std::function<void(std::int64_t)>& body) = 0;
 
   virtual void embed(const EmbedOp& op) = 0;
   virtual void rms_norm(const RmsNormOp& op) = 0;
@@ -27,14 +33,19 @@ class Backend {
   virtual void gated_delta(const GatedDeltaOp& op) = 0;
   virtual void latent_attention(const LatentAttentionOp& op) = 0;
   virtual void head_matmul(const HeadMatmulOp& op) = 0;
-  virtual void ffn(const FfnOp& op) = 0;
+  // Independent of each other: one hand-over to the threads serves all.
+  virtual void ffns(std::span<const FfnOp> ops) = 0;
+  void ffn(const FfnOp& op) { ffns({&op, 1}); }
   virtual void combine(const CombineOp& op) = 0;
 };
 
+// What activations become in products with quantized weights.
 enum class Precision {
-  Exact,  // activations stay f32
-  Fast,   // products with quantized weights take activations rounded to 8 bits
+  Exact,  // they stay f32
+  Fine,   // rounded to 16 bits: far less than the rounding of the weights, at the same bytes
+  Fast,   // rounded to 8 bits: half the arithmetic
 };
+std::string_view precision_name(Precision precision);  // "exact", "fine", "fast"
 
 struct BackendOptions {
   std::string_view cpu_isa = {};  // "scalar", "avx2", ...; empty: the best this processor has

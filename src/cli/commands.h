@@ -12,6 +12,7 @@ void add_template_command(CommandLine& line);
 void add_verify_command(CommandLine& line);
 void add_eval_command(CommandLine& line);
 void add_convert_command(CommandLine& line);
+void add_bench_command(CommandLine& line);
 void add_check_command(CommandLine& line);
 void add_synth_command(CommandLine& line);
 void add_trace_command(CommandLine& line);

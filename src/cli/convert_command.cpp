@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/general_options.h"
 #include "cli/interrupt.h"
+#include "cli/stage_progress.h"
 #include "cli/transfer_progress.h"
 #include "convert/convert.h"
 
@@ -74,28 +75,6 @@ ConvertOptions convert_options(const Options& options) {
   result.converted_by = "moeflux " + program_version();
   return result;
 }
-
-// A bar for each stage.
-class StageProgress {
- public:
-  explicit StageProgress(const GeneralOptions& general) : general_(general) {}
-
-  void update(const ConvertProgress& progress) {
-    throw_if_interrupted();
-    if (!bar_ || progress.stage != stage_) {
-      stage_ = progress.stage;
-      bar_.reset();  // the old one is removed before the new one appears
-      const bool writing = stage_ == ConvertProgress::Stage::Writing;
-      bar_ = std::make_unique<TransferProgress>(writing ? "writing" : "verifying", general_);
-    }
-    bar_->update(progress.bytes_done, progress.bytes_total);
-  }
-
- private:
-  const GeneralOptions& general_;
-  ConvertProgress::Stage stage_ = ConvertProgress::Stage::Writing;
-  std::unique_ptr<TransferProgress> bar_;
-};
 
 Json report_json(const ConvertReport& report, const std::string& from, const std::string& to) {
   Json stripes = Json::array();

@@ -169,10 +169,8 @@ void add_eval_command(CommandLine& line) {
       .option("--limit", options->limit, "N", "only the first N texts or answers (default: 0, all)")
       .flag("--json", options->json, "print the result as JSON");
   add_model_option(command, options->model);
-  options->model.precision = Precision::Exact;
+  options->model.precision = "exact";
   add_machine_options(command, options->model);
-  command.group("Model").flag("--fast", options->model.fast,
-                              "round activations to 8 bits, as `run` does");
   add_general_options(command, options->general);
   command.example("eval models/demo --texts heldout.json")
       .example("eval models/demo --answers answers.jsonl --min-identical 163 -v");

@@ -37,6 +37,7 @@ int run(const std::vector<std::string>& arguments) {
   add_template_command(line);
   add_verify_command(line);
   add_eval_command(line);
+  add_bench_command(line);
   add_convert_command(line);
   add_check_command(line);
   add_synth_command(line);

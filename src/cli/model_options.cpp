@@ -72,6 +72,15 @@ std::uint64_t memory_limit(const ModelOptions& options) {
   return 0;
 }
 
+Precision parse_precision(const ModelOptions& options) {
+  if (options.exact) return Precision::Exact;
+  for (const Precision precision : {Precision::Exact, Precision::Fine, Precision::Fast}) {
+    if (options.precision == precision_name(precision)) return precision;
+  }
+  throw UsageError(
+      fmt::format("--precision: \"{}\" is not one of exact, fine, fast", options.precision));
+}
+
 ReaderKind reader_kind(const std::string& name) {
   if (name == "auto") return ReaderKind::Auto;
   if (name == "uring") return ReaderKind::Uring;
@@ -122,6 +131,19 @@ void add_machine_options(Command& command, ModelOptions& options) {
               "threads (default: every core) [env: MOEFLUX_THREADS]")
       .option("--ram", options.ram, "SIZE",
               "ceiling for memory, such as 6G (default: what is free) [env: MOEFLUX_RAM]");
+  add_precision_options(command, options);
+  add_streaming_options(command, options);
+}
+
+void add_precision_options(Command& command, ModelOptions& options) {
+  command.group("Model")
+      .option("--precision", options.precision, "NAME",
+              fmt::format("activations as f32, 16 or 8 bits: exact, fine, fast (default: {})",
+                          options.precision))
+      .flag("--exact", options.exact, "short for --precision exact");
+}
+
+void add_streaming_options(Command& command, ModelOptions& options) {
   command.group("Streaming")
       .option("--reader", options.reader, "KIND",
               "auto, uring or pool: how experts are read (default: auto)")
@@ -157,9 +179,7 @@ std::unique_ptr<Engine> open_engine(const std::string& model, const ModelOptions
   engine_options.n_threads = thread_count(options);
   engine_options.memory_bytes = memory_limit(options);
   if (options.context && *options.context < 1) throw UsageError("--ctx-size must be at least 1");
-  engine_options.precision = options.precision;
-  if (options.exact) engine_options.precision = Precision::Exact;
-  if (options.fast) engine_options.precision = Precision::Fast;
+  engine_options.precision = parse_precision(options);
   engine_options.context_length = options.context.value_or(0);
   engine_options.reader.kind = reader_kind(options.reader);
   engine_options.cache_policy = options.cache_policy;

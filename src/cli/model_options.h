@@ -18,8 +18,8 @@ struct ModelOptions {
   std::optional<std::int64_t> context;
   std::optional<std::int64_t> threads;
   std::optional<std::string> ram;
-  bool exact = false, fast = false;       // --exact or --fast, as the command offers it
-  Precision precision = Precision::Fast;  // without these
+  std::string precision = "fine";
+  bool exact = false;  // short for precision = "exact"
   std::string reader = "auto";
   std::string cache_policy = std::string(kDefaultPolicy);
   std::string lookahead = "auto";
@@ -28,7 +28,9 @@ struct ModelOptions {
 
 void add_model_option(Command& command, ModelOptions& options);  // -m
 void add_machine_options(Command& command,
-                         ModelOptions& options);  // -c, -t, --ram and how experts are streamed
+                         ModelOptions& options);  // -c, -t, --ram and streaming
+void add_precision_options(Command& command, ModelOptions& options);
+void add_streaming_options(Command& command, ModelOptions& options);  // how experts are read
 
 // A command takes its model with -m, or as the first argument if that is a directory or a
 // .safetensors file; else the model is $MOEFLUX_MODEL, else the bundled one.

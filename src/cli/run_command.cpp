@@ -146,8 +146,6 @@ void add_run_command(CommandLine& line) {
       .flag("--stats", options->stats, "speed, memory and what each layer read and waited for");
   add_model_option(command, options->model);
   add_machine_options(command, options->model);
-  command.group("Model").flag("--exact", options->model.exact,
-                              "do not round activations to 8 bits: slower");
   add_sampling_options(command, options->sampling);
   add_general_options(command, options->general);
   command.example("run \"What is 12 + 30?\"")

@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/general_options.h"
 #include "cli/interrupt.h"
+#include "cli/stage_progress.h"
 #include "cli/transfer_progress.h"
 #include "convert/synth.h"
 
@@ -65,28 +66,6 @@ SynthShape wanted_shape(const Options& options) {
   }
   return synth_shape(options.like, size);
 }
-
-// A bar for each stage.
-class StageProgress {
- public:
-  explicit StageProgress(const GeneralOptions& general) : general_(general) {}
-
-  void update(const ConvertProgress& progress) {
-    throw_if_interrupted();
-    if (!bar_ || progress.stage != stage_) {
-      stage_ = progress.stage;
-      bar_.reset();  // the old one is removed before the new one appears
-      const bool writing = stage_ == ConvertProgress::Stage::Writing;
-      bar_ = std::make_unique<TransferProgress>(writing ? "writing" : "verifying", general_);
-    }
-    bar_->update(progress.bytes_done, progress.bytes_total);
-  }
-
- private:
-  const GeneralOptions& general_;
-  ConvertProgress::Stage stage_ = ConvertProgress::Stage::Writing;
-  std::unique_ptr<TransferProgress> bar_;
-};
 
 double write_rate(const SynthReport& report) {
   const auto written = static_cast<double>(report.bytes - report.resumed_bytes);

@@ -100,10 +100,8 @@ void add_verify_command(CommandLine& line) {
               "tokens per pass over the prompt (default: 0, as many as fit)")
       .flag("--json", options->json, "print the checks as JSON");
   add_model_option(command, options->model);
-  options->model.precision = Precision::Exact;
+  options->model.precision = "exact";
   add_machine_options(command, options->model);
-  command.group("Model").flag("--fast", options->model.fast,
-                              "round activations to 8 bits, as `run` does");
   add_general_options(command, options->general);
   command
       .example("verify tests/fixtures/qwen-fp8 --golden tests/fixtures/qwen-fp8/golden.safetensors")

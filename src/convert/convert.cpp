@@ -161,29 +161,8 @@ void check_same_model(const ConvertPlan& plan, const ModelIndex& from, const Mod
   }
 }
 
-// Counts bytes and tells the caller, one thread at a time.
-class Meter {
- public:
-  Meter(const ConvertOptions& options, std::uint64_t done, std::uint64_t total)
-      : options_(options), done_(done), total_(total) {
-    add(0);
-  }
-  void add(std::uint64_t bytes) {
-    const std::lock_guard lock(mutex_);
-    done_ += bytes;
-    if (options_.progress) {
-      options_.progress({ConvertProgress::Stage::Writing, done_, total_});
-    }
-  }
-
- private:
-  const ConvertOptions& options_;
-  std::mutex mutex_;
-  std::uint64_t done_, total_;
-};
-
 void write_dense(const ModelSource& source, const ConvertPlan& plan, ContainerWriter& writer,
-                 Meter& meter) {
+                 WriteMeter& meter) {
   for (std::size_t i = 0; i < plan.dense.size(); ++i) {
     if (writer.has_tensor(i)) continue;
     const Extent from = source.find(plan.dense[i])->extent();
@@ -195,7 +174,7 @@ void write_dense(const ModelSource& source, const ConvertPlan& plan, ContainerWr
 }
 
 void write_experts(const ModelSource& source, const ConvertPlan& plan, ContainerWriter& writer,
-                   Meter& meter, int n_threads) {
+                   WriteMeter& meter, int n_threads) {
   ThreadPool pool(n_threads);
   std::vector<RecordBuilder> builders(static_cast<std::size_t>(pool.size()), RecordBuilder(source));
   std::atomic<bool> failed = false;
@@ -274,7 +253,7 @@ ConvertReport convert(const std::string& from, const std::string& to,
                           .checkpoint_bytes = options.checkpoint_bytes,
                           .free = options.free});
   const std::uint64_t bytes = weight_bytes(writer.layout());
-  Meter meter(options, writer.resumed_bytes(), bytes);
+  WriteMeter meter(options.progress, writer.resumed_bytes(), bytes);
   for (const TextFile& file : container_text_files(*source, plan.has_fp8)) {
     writer.write_text(file.name, file.content);
   }

@@ -12,15 +12,9 @@
 #include "convert/container_spec.h"
 #include "convert/convert_plan.h"
 #include "convert/disk_space.h"
+#include "convert/write_progress.h"
 
 namespace moeflux {
-
-struct ConvertProgress {
-  enum class Stage { Writing, Verifying };
-  Stage stage = Stage::Writing;
-  std::uint64_t bytes_done = 0;  // what an earlier run did counts
-  std::uint64_t bytes_total = 0;
-};
 
 struct ConvertOptions {
   std::optional<Requantize> requantize;
@@ -29,7 +23,7 @@ struct ConvertOptions {
   int n_threads = 0;                 // 0: one per core, at most 8
   std::string converted_by = "moeflux";
   // Called by one thread at a time; may throw, which stops the conversion until it is resumed.
-  std::function<void(const ConvertProgress&)> progress;
+  ConvertProgressCall progress;
   std::uint64_t checkpoint_bytes = 256u << 20;
   FreeBytes free = free_bytes;
 };

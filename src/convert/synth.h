@@ -23,7 +23,7 @@ struct SynthOptions {
   int n_threads = 0;   // 0: one per core, at most 8
   std::string made_by = "moeflux";
   // Called by one thread at a time; may throw, which ends the work.
-  std::function<void(const ConvertProgress&)> progress;
+  ConvertProgressCall progress;
   FreeBytes free = free_bytes;
 };
 

@@ -43,7 +43,7 @@ class ContainerSynthesis {
                             .checkpoint_bytes = kCheckpointBytes,
                             .free = job_.options.free});
     const std::uint64_t total = weight_bytes(writer.layout());
-    SynthMeter meter(job_.options, writer.resumed_bytes(), total);
+    WriteMeter meter(job_.options.progress, writer.resumed_bytes(), total);
     writer.write_text("config.json", dump_json(config(), 1) + "\n");
     for (const TextFile& file : job_.text) writer.write_text(file.name, file.content);
     write_dense(writer, meter);
@@ -99,7 +99,7 @@ class ContainerSynthesis {
     return bytes;
   }
 
-  void write_dense(ContainerWriter& writer, SynthMeter& meter) const {
+  void write_dense(ContainerWriter& writer, WriteMeter& meter) const {
     ThreadPool pool(job_.n_threads);
     pool.parallel_for(std::ssize(dense_), 1, [&](std::int64_t begin, std::int64_t end, int) {
       for (std::int64_t i = begin; i < end; ++i) {
@@ -113,7 +113,7 @@ class ContainerSynthesis {
     });
   }
 
-  void write_experts(ContainerWriter& writer, SynthMeter& meter) const {
+  void write_experts(ContainerWriter& writer, WriteMeter& meter) const {
     std::uint64_t largest = 1;
     for (const ContainerBank& bank : writer.layout().banks) {
       largest = std::max(largest, bank.record_bytes);

@@ -40,6 +40,7 @@ std::vector<Chunk> chunks_of(const SynthFile& file) {
 
 void clear_directory(const std::string& directory, bool force,
                      const std::function<bool(std::string_view)>& is_ours) {
+  std::vector<fs::path> ours;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(directory)) {
     if (entry.is_directory()) continue;
     const std::string name = fs::relative(entry.path(), directory).string();
@@ -49,8 +50,9 @@ void clear_directory(const std::string& directory, bool force,
            "the same",
            directory, name);
     }
-    if (is_ours(name)) fs::remove(entry.path());
+    if (is_ours(name)) ours.push_back(entry.path());
   }
+  for (const fs::path& path : ours) fs::remove(path);
 }
 
 }  // namespace
@@ -85,7 +87,7 @@ void SynthFileWriter::write(const std::vector<SynthFile>& files) {
   for (const SynthFile& file : files) {
     for (const SynthRegion& region : file.regions) total += region.bytes;
   }
-  SynthMeter meter(job_.options, 0, total);
+  WriteMeter meter(job_.options.progress, 0, total);
   std::set<std::string> directories;
   for (const SynthFile& file : files) {
     write_file(file, meter);
@@ -94,7 +96,7 @@ void SynthFileWriter::write(const std::vector<SynthFile>& files) {
   for (const std::string& directory : directories) sync_directory(directory);
 }
 
-void SynthFileWriter::write_file(const SynthFile& file, SynthMeter& meter) const {
+void SynthFileWriter::write_file(const SynthFile& file, WriteMeter& meter) const {
   const OutputFile out(path(file.name), file.bytes, OutputFile::Mode::Fresh);
   const std::vector<Chunk> chunks = chunks_of(file);
   std::uint64_t largest = 1;

@@ -13,6 +13,7 @@
 #include "convert/container_spec.h"
 #include "convert/directory_lock.h"
 #include "convert/synth_writers.h"
+#include "convert/write_progress.h"
 
 namespace moeflux {
 
@@ -45,7 +46,7 @@ class SynthFileWriter {
   void write_text(const std::string& name, std::string_view content) const;
 
  private:
-  void write_file(const SynthFile& file, SynthMeter& meter) const;
+  void write_file(const SynthFile& file, WriteMeter& meter) const;
   std::string path(std::string_view name) const;
 
   const SynthJob& job_;

@@ -10,6 +10,7 @@
 
 #include "convert/model_files.h"
 #include "convert/synth.h"
+#include "convert/write_progress.h"
 
 namespace moeflux {
 
@@ -20,27 +21,6 @@ struct SynthJob {
   std::string identity;  // of shape and statistics
   std::vector<TextFile> text;
   int n_threads = 1;
-};
-
-// Counts bytes and tells the caller, one thread at a time.
-class SynthMeter {
- public:
-  SynthMeter(const SynthOptions& options, std::uint64_t done, std::uint64_t total)
-      : options_(options), done_(done), total_(total) {
-    add(0);
-  }
-  void add(std::uint64_t bytes) {
-    const std::lock_guard lock(mutex_);
-    done_ += bytes;
-    if (options_.progress) {
-      options_.progress({ConvertProgress::Stage::Writing, done_, total_});
-    }
-  }
-
- private:
-  const SynthOptions& options_;
-  std::mutex mutex_;
-  std::uint64_t done_, total_;
 };
 
 // A dense tensor: one plane of what it belongs to.

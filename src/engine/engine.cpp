@@ -15,6 +15,17 @@ std::uint64_t memory_ceiling(const EngineOptions& options) {
   return default_ram_budget(read_memory_limits());
 }
 
+// Every expert of every layer, such that any beginning of the list has as many of each layer.
+void add_evenly(const ExpertIds& ids, std::vector<ExpertKey>& keys) {
+  int most = 0;
+  for (const int n : ids.n_experts()) most = std::max(most, n);
+  for (int expert = 0; expert < most; ++expert) {
+    for (int layer = 0; layer < ids.n_layers(); ++layer) {
+      if (expert < ids.n_experts(layer)) keys.push_back({layer, expert});
+    }
+  }
+}
+
 std::int64_t session_length(const EngineOptions& options, const ModelConfig& config) {
   if (options.context_length <= 0)
     return std::min<std::int64_t>(config.context_length, kDefaultContext);
@@ -28,13 +39,15 @@ Engine::Engine(const std::string& path, const EngineOptions& options)
       model_(describe_model(*source_)),
       context_length_(session_length(options, model_.config)),
       budget_(memory_ceiling(options)),
+      reader_options_(options.reader),
+      precision_(options.precision),
       fixed_lookahead_(options.lookahead),
       governor_({0}) {
   load_text();
   auto reader = make_reader(source_->disk_paths(), options.reader);
   ExpertStore store(source_, model_.index.experts);
-  const ModelSizes sizes = measure_sizes(*source_, model_, store.slot_bytes());
-  plan_ = plan_memory(config(), sizes,
+  sizes_ = measure_sizes(*source_, model_, store.slot_bytes());
+  plan_ = plan_memory(config(), sizes_,
                       {.memory_bytes = budget_.ceiling(),
                        .context_length = context_length_,
                        .max_batch = options.max_batch,
@@ -45,7 +58,7 @@ Engine::Engine(const std::string& path, const EngineOptions& options)
          "allow more or shorten the context with -c",
          path, format_bytes(plan_.floor_bytes()), context_length_, format_bytes(plan_.ceiling));
   }
-  governor_ = LookaheadGovernor::for_top_k(sizes.top_k());
+  governor_ = LookaheadGovernor::for_top_k(sizes_.top_k());
 
   program_ = budget_.reserve("program", plan_.program_bytes);
   weights_ = std::make_unique<WeightStore>(*source_, model_.index.tensors, *reader, budget_,
@@ -58,11 +71,14 @@ Engine::Engine(const std::string& path, const EngineOptions& options)
   if (!options.profile_directory.empty() && plan_.n_slots < plan_.max_slots) {
     profile_.emplace(options.profile_directory, *source_, store.ids());
   }
-  experts_ =
-      std::make_unique<ExpertStreamer>(std::move(store), budget_,
-                                       ExpertStreamer::Options{.cache_bytes = plan_.cache_bytes(),
-                                                               .policy = options.cache_policy,
-                                                               .reader = std::move(reader)});
+  experts_ = std::make_unique<ExpertStreamer>(
+      std::move(store), budget_,
+      ExpertStreamer::Options{.cache_bytes = plan_.cache_bytes(),
+                              .policy = options.cache_policy,
+                              .reader = std::move(reader),
+                              .parallel_for = [this](std::int64_t n, const auto& body) {
+                                backend_->parallel_for(n, body);
+                              }});
   forward_ = std::make_unique<Forward>(Forward::Parts{.config = &config(),
                                                       .tensors = &weights_->tensors(),
                                                       .backend = backend_.get(),
@@ -72,7 +88,7 @@ Engine::Engine(const std::string& path, const EngineOptions& options)
   warm_cache(options);
 }
 
-// The experts that were used most come first; without a profile, all of them if they fit.
+// The experts that were used most come first, then all others if they fit or are asked for.
 void Engine::warm_cache(const EngineOptions& options) {
   const ExpertIds& ids = experts_->store().ids();
   std::vector<ExpertKey> keys;
@@ -81,9 +97,8 @@ void Engine::warm_cache(const EngineOptions& options) {
     experts_->learn(profile_->profile());
     experts_->add_observer(&*profile_);
   }
-  if (experts_->holds_all()) {  // those that are there already are skipped
-    for (int id = 0; id < ids.n_total(); ++id) keys.push_back({ids.layer(id), ids.expert(id)});
-  }
+  // What is there already is skipped, what does not fit is never read.
+  if (experts_->holds_all() || options.preload) add_evenly(ids, keys);
   const std::size_t n_all = keys.size();
   experts_->warm(std::move(keys));
   if (!options.preload) return;

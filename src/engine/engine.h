@@ -28,7 +28,7 @@ struct EngineOptions {
   std::int64_t context_length = 0;  // of a session; 0: the model's own, at most kDefaultContext
   std::uint64_t memory_bytes = 0;   // ceiling for everything; 0: what is free, less a reserve
   std::int64_t max_batch = 512;     // tokens per forward pass
-  Precision precision = Precision::Fast;
+  Precision precision = Precision::Fine;
   std::string cpu_isa = {};  // force an instruction set: "scalar", "avx2", ...; empty: the best
 
   // Streaming of experts; none of it changes a result.
@@ -66,6 +66,9 @@ class Engine {
   const LookaheadGovernor& governor() const { return governor_; }
   const CacheResizes& cache_resizes() const { return resizes_; }
   const MemoryPlan& plan() const { return plan_; }
+  Precision precision() const { return precision_; }
+  const ModelSizes& sizes() const { return sizes_; }
+  const ReaderOptions& reader_options() const { return reader_options_; }
   Backend& backend() { return *backend_; }
   Forward& forward() { return *forward_; }
   const Forward& forward() const { return *forward_; }
@@ -107,6 +110,9 @@ class Engine {
   ModelDescription model_;
   std::int64_t context_length_;
   MemoryBudget budget_;
+  ReaderOptions reader_options_;
+  Precision precision_;
+  ModelSizes sizes_;
   MemoryPlan plan_;
   MemoryBudget::Reservation program_;
   std::unique_ptr<WeightStore> weights_;

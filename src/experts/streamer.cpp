@@ -27,6 +27,10 @@ std::unique_ptr<EvictionPolicy> policy_for(std::string_view name, const ExpertSt
                                            : make_policy("lru", store.ids(), n_slots);
 }
 
+void one_after_another(std::int64_t n, const std::function<void(std::int64_t)>& body) {
+  for (std::int64_t i = 0; i < n; ++i) body(i);
+}
+
 // A read is known by its slot and its place among the reads of the expert.
 constexpr std::uint64_t tag_of(int slot, std::size_t read) {
   return (static_cast<std::uint64_t>(slot) << 16) | static_cast<std::uint64_t>(read);
@@ -48,6 +52,7 @@ ExpertStreamer::ExpertStreamer(ExpertStore store, MemoryBudget& budget, Options 
              policy_for(options.policy, store_, slot_count(store_, options.cache_bytes))),
       reader_(options.reader ? std::move(options.reader)
                              : make_reader(store_.source().disk_paths())),
+      parallel_for_(options.parallel_for ? std::move(options.parallel_for) : one_after_another),
       transfers_(cache_.n_slots()),
       results_(64) {
   reader_reservation_ = budget.reserve("reader", reader_->info().memory_bytes);
@@ -134,12 +139,27 @@ void ExpertStreamer::reap(bool block) {
       moved.error = result.error;
       moved.failed = store_.reads(cache_.key(slot))[read_of(result.tag)];
     }
-    if (--moved.n_left == 0) finish(slot);
+    if (--moved.n_left == 0) finished_.push_back(slot);
   }
+  if (finished_.empty()) return;
+  {
+    const Stopwatch stopwatch(stats_.check_ns);
+    parallel_for_(static_cast<std::int64_t>(finished_.size()),
+                  [&](std::int64_t i) { check(finished_[static_cast<std::size_t>(i)]); });
+  }
+  for (const int slot : finished_) {
+    if (transfer(slot).why) {
+      cache_.fail(slot);
+    } else {
+      cache_.complete(slot);
+    }
+  }
+  finished_.clear();
 }
 
-// All reads of a slot are in: its expert is Ready, or it is known why not.
-void ExpertStreamer::finish(int slot) {
+// All reads of a slot are in: is its expert what it should be? Called by several threads, for a
+// slot each.
+void ExpertStreamer::check(int slot) {
   const ExpertKey key = cache_.key(slot);
   Transfer& moved = transfer(slot);
   try {
@@ -148,14 +168,10 @@ void ExpertStreamer::finish(int slot) {
            store_.source().disk_file(moved.failed.disk_file).path(), store_.name(key),
            moved.failed.bytes, moved.failed.offset, describe_read_error(moved.error));
     }
-    const Stopwatch stopwatch(stats_.check_ns);
     store_.check(key, cache_.memory(slot));
   } catch (const Error& error) {
     moved.why = error;
-    cache_.fail(slot);
-    return;
   }
-  cache_.complete(slot);
 }
 
 ExpertStreamer::Request::Request(ExpertStreamer* streamer, int bank,
@@ -226,25 +242,29 @@ void ExpertStreamer::Request::sort_out_reading() {
   if (error) throw *error;
 }
 
-std::optional<ExpertLease> ExpertStreamer::Request::next() {
+bool ExpertStreamer::Request::wait() {
   ExpertStreamer& s = *streamer_;
   s.reap(/*block=*/false);
   sort_out_reading();
   while (true) {
     while (!waiting_.empty() && start(waiting_.front())) waiting_.pop_front();
     if (waiting_.empty()) s.pump();
-    if (!ready_.empty()) {
-      const Item item = ready_.front();
-      ready_.pop_front();
-      const ExpertView view = s.store_.view(key(item.index), s.cache_.memory(item.slot));
-      return ExpertLease(&s.cache_, item.slot, view, item.index);
-    }
-    if (reading_.empty() && waiting_.empty()) return std::nullopt;
+    if (!ready_.empty()) return true;
+    if (reading_.empty() && waiting_.empty()) return false;
     MOEFLUX_ASSERT(s.reader_->in_flight() > 0);
     const Stopwatch stopwatch(s.stats_.banks[static_cast<std::size_t>(bank_)].wait_ns);
     s.reap(/*block=*/true);
     sort_out_reading();
   }
+}
+
+std::optional<ExpertLease> ExpertStreamer::Request::next() {
+  if (!has_ready() && !wait()) return std::nullopt;
+  const Item item = ready_.front();
+  ready_.pop_front();
+  const ExpertView view =
+      streamer_->store_.view(key(item.index), streamer_->cache_.memory(item.slot));
+  return ExpertLease(&streamer_->cache_, item.slot, view, item.index);
 }
 
 }  // namespace moeflux

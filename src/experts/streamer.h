@@ -28,6 +28,9 @@
 
 namespace moeflux {
 
+using ParallelFor =
+    std::function<void(std::int64_t n, const std::function<void(std::int64_t)>& body)>;
+
 class ExpertLease {
  public:
   // Takes over a pin of the slot.
@@ -59,6 +62,9 @@ class ExpertStreamer {
     std::uint64_t cache_bytes = 0;  // at most; at least one slot is used
     std::string policy = std::string(kDefaultPolicy);
     std::unique_ptr<AsyncReader> reader;  // over the source's disk files; null: made here
+    // Calls the body for 0 .. n - 1, on several threads if it can: to verify checksums. Empty: one
+    // after another.
+    ParallelFor parallel_for = {};
   };
   // Reserves the cache and the reader's buffers from `budget`; throws Error(OutOfMemory).
   ExpertStreamer(ExpertStore store, MemoryBudget& budget, Options options);
@@ -72,9 +78,13 @@ class ExpertStreamer {
     Request(const Request&) = delete;
     Request& operator=(const Request&) = delete;
 
-    // The next expert that is ready, or nothing when all have been handed out. Throws Error(Io)
-    // naming the file, or the expert whose checksum is wrong; that expert is read anew when it is
-    // asked for again. Keep at most one lease at a time.
+    // Whether next() has an expert to hand out without waiting.
+    bool has_ready() const { return !ready_.empty(); }
+    // Waits until it has; false when all have been handed out. Throws Error(Io) naming the file, or
+    // the expert whose checksum is wrong; that expert is read anew when it is asked for again.
+    // Hold no lease meanwhile: a slot may be needed.
+    bool wait();
+    // The next expert that is ready, waiting for it; nothing when all have been handed out.
     std::optional<ExpertLease> next();
 
    private:
@@ -144,14 +154,16 @@ class ExpertStreamer {
   bool fetch(ExpertKey key, Purpose purpose);  // false when no slot is free now
   void pump();                                 // starts reads nobody waits for yet
   void reap(bool block);                       // takes in finished reads
-  void finish(int slot);
+  void check(int slot);
   Transfer& transfer(int slot) { return transfers_[static_cast<std::size_t>(slot)]; }
 
   ExpertStore store_;
   MemoryBudget::Reservation reservation_, reader_reservation_;
   ExpertCache cache_;
   std::unique_ptr<AsyncReader> reader_;  // after the cache: it writes into its memory
-  std::vector<Transfer> transfers_;      // [n_slots]
+  ParallelFor parallel_for_;
+  std::vector<Transfer> transfers_;  // [n_slots]
+  std::vector<int> finished_;        // slots whose last read has been reported
   std::deque<ExpertKey> guesses_, to_warm_;
   std::vector<ReadOp> ops_;
   std::vector<ReadResult> results_;

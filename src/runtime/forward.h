@@ -122,6 +122,8 @@ class Forward {
   int lookahead_ = 0;
   std::vector<Rows> rows_;
   RouterScratch router_scratch_;
+  std::vector<FfnOp> ffns_;  // kept between layers, so that a pass allocates nothing
+  std::vector<ExpertLease> leases_;
   std::vector<std::uint64_t> layer_ns_;  // time spent in each layer so far
 };
 

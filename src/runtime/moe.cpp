@@ -89,28 +89,41 @@ void Forward::ffn(const MoeSpec& spec, const MoeTensors<Resident>& t, const FfnR
       experts_.request(t.bank, {groups.experts, static_cast<std::size_t>(groups.n_used)});
   look_ahead(x, n);
 
-  float* hidden = frame.floats(n * std::max(spec.d_expert, spec.d_shared));
+  // The shared expert and what is in memory already compute while the rest is being read; then each
+  // expert as it lands. What is ready at the same time goes in one call.
   float* shared = frame.floats(n * d);
   float* shared_gate = frame.floats(n);
+  float* shared_hidden = frame.floats(n * spec.d_shared);
+  float* hidden = frame.floats(n_pairs * spec.d_expert);
+  float* expert_rows = frame.floats(n_pairs * d);  // one row per (token, slot)
+  ffns_.clear();  // a pass that failed may have left some
+  leases_.clear();
   if (spec.d_shared > 0) {
-    backend_.ffn({t.shared.gate, t.shared.up, t.shared.down, h, n, {}, {}, hidden, shared});
+    ffns_.push_back(
+        {t.shared.gate, t.shared.up, t.shared.down, h, n, {}, {}, shared_hidden, shared});
     if (spec.shared_is_gated) backend_.matmul({t.shared_gate, h, d, n, shared_gate, 1});
   }
-
-  float* expert_rows = frame.floats(n_pairs * d);  // one row per (token, slot)
-  while (const auto lease = request.next()) {
-    const ExpertView& expert = lease->view();
-    const std::int32_t begin = groups.begin[lease->index()];
-    const auto count = static_cast<std::size_t>(groups.begin[lease->index() + 1] - begin);
-    backend_.ffn({.gate = expert.gate,
-                  .up = expert.up,
-                  .down = expert.down,
-                  .x = h,
-                  .n = static_cast<std::int64_t>(count),
-                  .rows_in = {groups.tokens + begin, count},
-                  .rows_out = {groups.pairs + begin, count},
-                  .hidden = hidden,
-                  .y = expert_rows});
+  while (true) {
+    while (request.has_ready()) {
+      leases_.push_back(*request.next());
+      const ExpertView& expert = leases_.back().view();
+      const int index = leases_.back().index();
+      const std::int32_t begin = groups.begin[index];
+      const auto count = static_cast<std::size_t>(groups.begin[index + 1] - begin);
+      ffns_.push_back({.gate = expert.gate,
+                       .up = expert.up,
+                       .down = expert.down,
+                       .x = h,
+                       .n = static_cast<std::int64_t>(count),
+                       .rows_in = {groups.tokens + begin, count},
+                       .rows_out = {groups.pairs + begin, count},
+                       .hidden = hidden + begin * spec.d_expert,
+                       .y = expert_rows});
+    }
+    if (!ffns_.empty()) backend_.ffns(ffns_);
+    ffns_.clear();
+    leases_.clear();
+    if (!request.wait()) break;
   }
   backend_.combine({.experts = expert_rows,
                     .weights = weights,

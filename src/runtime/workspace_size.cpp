@@ -39,7 +39,7 @@ std::uint64_t ffn_floats(const FfnSpec& ffn, std::int64_t n, std::int64_t d_mode
   if (const auto* s = std::get_if<DenseFfnSpec>(&ffn)) return sum({n * s->d_ff});
   const auto& s = std::get<MoeSpec>(ffn);
   const std::int64_t pairs = n * s.top_k;
-  return sum({n * s.n_experts, pairs, pairs, n * d_model, n, n * std::max(s.d_expert, s.d_shared),
+  return sum({n * s.n_experts, pairs, pairs, n * d_model, n, n * s.d_shared, pairs * s.d_expert,
               pairs * d_model, s.n_experts + 1, s.n_experts, pairs, pairs});
 }
 

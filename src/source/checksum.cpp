@@ -4,7 +4,11 @@
 #include <new>
 
 #include <fmt/format.h>
+#if defined(__x86_64__)
+#include <xxh_x86dispatch.h>  // the same functions, in the best instructions this processor has
+#else
 #include <xxhash.h>
+#endif
 
 namespace moeflux {
 

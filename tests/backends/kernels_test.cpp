@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "backends/cpu/delta_step.h"
 #include "backends/cpu_backends.h"
 #include "backends/random_weight.h"
 #include "support/expect_error.h"
@@ -27,7 +28,9 @@ TEST(Kernels, ScalarComesFirstAndIsAlwaysThere) {
   ASSERT_FALSE(cpu::supported_kernels().empty());
   EXPECT_STREQ(cpu::supported_kernels()[0]->name, "scalar");
   for (const KernelTable* table : cpu::supported_kernels()) {
-    EXPECT_TRUE(table->decode_row && table->dot && table->dot_rows && table->axpy) << table->name;
+    EXPECT_TRUE(table->decode_row && table->dot && table->dot_rows && table->axpy &&
+                table->matvec && table->delta_step)
+        << table->name;
   }
 }
 
@@ -112,6 +115,77 @@ TEST_P(Tables, DecodeRowIsTheScalarOneAndStaysInBounds) {
                            test::format_name(format));
       }
     }
+  }
+}
+
+TEST_P(Tables, MatvecIsDecodingAndDots) {
+  Random random(6);
+  for (const WeightFormat& format : test::all_formats()) {
+    for (const std::int64_t wanted : {1, 17, 64, 250, 512}) {
+      const std::int64_t cols = test::fitting_cols(format, wanted);
+      const RandomWeight weight(random, format, 11, cols);
+      const std::vector<float> x = random.floats(cols);
+      std::vector<float> row(static_cast<std::size_t>(cols));
+      for (const std::int64_t first : {0, 3}) {
+        for (const std::int64_t n_rows : {0, 1, 3, 4, 5, 8}) {
+          std::vector<float> want(static_cast<std::size_t>(n_rows + 1), -7), got = want;
+          for (std::int64_t r = 0; r < n_rows; ++r) {
+            scalar().decode_row(weight.view(), first + r, row.data());
+            want[r] = scalar().dot(row.data(), x.data(), cols);
+          }
+          table().matvec(weight.view(), first, n_rows, x.data(), got.data(), row.data());
+          expect_same_bits(want, got, fmt::format("{} {}", test::format_name(format), cols));
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Tables, DeltaStepIsTheScalarOne) {
+  Random random(7);
+  for (const int d_key : {1, 5, 128}) {
+    for (const int d_value : {1, 15, 32, 64, 77, 128}) {
+      const std::vector<float> q = random.floats(d_key), k = random.floats(d_key),
+                               v = random.floats(d_value);
+      std::vector<float> want_state = random.floats(d_key * d_value + 1), got_state = want_state;
+      std::vector<float> want(static_cast<std::size_t>(d_value + 1), -7), got = want;
+      cpu::DeltaStep step{.state = want_state.data(),
+                          .d_key = d_key,
+                          .d_value = d_value,
+                          .decay = 0.93f,
+                          .beta = 0.4f,
+                          .q = q.data(),
+                          .k = k.data(),
+                          .v = v.data(),
+                          .out = want.data()};
+      scalar().delta_step(step);
+      step.state = got_state.data();
+      step.out = got.data();
+      table().delta_step(step);
+      expect_same_bits(want_state, got_state, fmt::format("{} x {}", d_key, d_value));
+      expect_same_bits(want, got, fmt::format("{} x {}", d_key, d_value));
+    }
+  }
+}
+
+// Every byte of E4M3, so that subnormals and NaN are met; in vectors and in a tail.
+TEST_P(Tables, EveryFp8) {
+  std::vector<std::uint8_t> bytes(256 + 5);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(i);
+  const std::vector<float> scales{1.0f, -0.375f, 3.0f};
+  const WeightView view{
+      .format = {.kind = WeightKind::Fp8Block, .block = 128, .scale_dtype = DType::F32},
+      .rows = 1,
+      .cols = static_cast<std::int64_t>(bytes.size()),
+      .data = std::as_bytes(std::span(bytes)).data(),
+      .scales = std::as_bytes(std::span(scales)).data(),
+      .biases = nullptr};
+  std::vector<float> want(bytes.size()), got(bytes.size());
+  scalar().decode_row(view, 0, want.data());
+  table().decode_row(view, 0, got.data());
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    EXPECT_EQ(std::isnan(got[i]), (bytes[i] & 0x7F) == 0x7F) << i;
+    EXPECT_TRUE(std::isnan(want[i]) || std::memcmp(&want[i], &got[i], 4) == 0) << i;
   }
 }
 

@@ -41,7 +41,7 @@ class Rows {
     for (std::size_t i = 0; i * static_cast<std::size_t>(layout.cols) < x.size(); ++i) {
       const auto row = static_cast<std::int64_t>(i);
       kernels.quantize(layout, x.data() + row * layout.cols,
-                       memory_.data() + row * layout.row_bytes);
+                       memory_.data() + row * layout.row_bytes, nullptr);
     }
   }
   const std::byte* data() const { return memory_.data(); }
@@ -138,7 +138,7 @@ TEST_P(Q8Tables, ProductsAreTheReference) {
       const std::int64_t cols = test::fitting_cols(format, wanted);
       for (const std::int64_t rows : {1, 4, 11}) {
         const RandomWeight weight(random, format, rows, cols);
-        for (const std::int64_t n : {1, 2, 3, 4, 9}) {
+        for (const std::int64_t n : {1, 2, 3, 4, 7, 8, 9}) {
           const std::vector<float> x = random.floats(n * cols);
           expect_same_bits(product(cpu::scalar_kernels(), weight, x, n),
                            product(table(), weight, x, n),
@@ -146,6 +146,63 @@ TEST_P(Q8Tables, ProductsAreTheReference) {
         }
       }
     }
+  }
+}
+
+// More rows of activations than one pass over the weights takes.
+TEST_P(Q8Tables, ManyRowsAreTheReference) {
+  Random random(7);
+  const WeightFormat format{WeightKind::Affine, 4, 128, 0, DType::F16};
+  const RandomWeight weight(random, format, 5, 4096);
+  const std::int64_t n = 131;
+  const std::vector<float> x = random.floats(n * 4096);
+  expect_same_bits(product(cpu::scalar_kernels(), weight, x, n), product(table(), weight, x, n));
+}
+
+TEST_P(Q8Tables, TheLargestCodesDoNotOverflow) {
+  for (const int bits : {2, 3, 4, 5, 6, 8}) {
+    const std::int64_t cols = 512;
+    const WeightFormat format{WeightKind::Affine, bits, 64, 0, DType::F32};
+    const std::vector<std::uint8_t> data(static_cast<std::size_t>(cols * bits / 8), 0xFF);
+    const std::vector<float> ones(static_cast<std::size_t>(cols / 64), 1.0f), zeros(8, 0.0f);
+    const WeightView w{.format = format,
+                       .rows = 1,
+                       .cols = cols,
+                       .data = std::as_bytes(std::span(data)).data(),
+                       .scales = std::as_bytes(std::span(ones)).data(),
+                       .biases = std::as_bytes(std::span(zeros)).data()};
+    const Q8Layout layout(format, cols);
+    const Rows rows(*table().q8, layout,
+                    std::vector<float>(static_cast<std::size_t>(cols), -127.0f));
+    std::vector<float> scratch(static_cast<std::size_t>(cpu::q8_scratch_floats(layout)));
+    float y = 0;
+    table().q8->matmul({.weight = &w,
+                        .layout = &layout,
+                        .row = 0,
+                        .n_rows = 1,
+                        .x = rows.data(),
+                        .n = 1,
+                        .y = &y,
+                        .y_stride = 1,
+                        .rows_out = nullptr,
+                        .scratch = scratch.data()});
+    EXPECT_EQ(y, -127.0f * static_cast<float>(cols * ((1 << bits) - 1))) << bits;
+  }
+}
+
+TEST_P(Q8Tables, WhatRoundingLeavesOverIsTheReference) {
+  Random random(8);
+  for (const WeightFormat& format : affine_formats()) {
+    const std::int64_t cols = test::fitting_cols(format, 700);
+    const Q8Layout layout(format, cols);
+    const std::vector<float> x = random.floats(cols);
+    const auto bytes = static_cast<std::size_t>(layout.row_bytes);
+    const AlignedBuffer want(2 * bytes), got(2 * bytes);
+    std::memset(want.data(), 0xAA, 2 * bytes);
+    std::memset(got.data(), 0x55, 2 * bytes);
+    cpu::q8_scalar().quantize(layout, x.data(), want.data(), want.data() + bytes);
+    table().q8->quantize(layout, x.data(), got.data(), got.data() + bytes);
+    EXPECT_EQ(std::memcmp(want.data(), got.data(), 2 * bytes), 0) << test::format_name(format);
   }
 }
 
@@ -166,37 +223,77 @@ TEST_P(Q8Tables, WhatIsNotFiniteStaysSo) {
 
 INSTANTIATE_TEST_SUITE_P(Isa, Q8Tables, testing::ValuesIn(test::supported_isas()));
 
+std::unique_ptr<Backend> backend_of(const std::string& isa, int n_threads, Precision precision) {
+  return make_cpu_backend(
+      {.cpu_isa = isa, .n_threads = n_threads, .precision = precision, .max_context = 0});
+}
+
+// Root of the mean square of the difference, relative to that of `want`.
+double relative_error(const std::vector<float>& want, const std::vector<float>& got) {
+  double difference = 0, size = 0;
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    difference += std::pow(static_cast<double>(want[i]) - got[i], 2);
+    size += std::pow(static_cast<double>(want[i]), 2);
+  }
+  return std::sqrt(difference / size);
+}
+
+TEST(RoundedBackend, FineIsNearlyExactAndFastIsNot) {
+  Random random(9);
+  const std::int64_t rows = 50, cols = 512, n = 5;
+  const std::vector<float> x = random.floats(n * cols);
+  for (const WeightFormat& format : affine_formats()) {
+    const RandomWeight weight(random, format, rows, cols);
+    const auto product_at = [&](Precision precision) {
+      std::vector<float> y(static_cast<std::size_t>(n * rows));
+      backend_of("", 2, precision)->matmul({weight.view(), x.data(), cols, n, y.data(), rows});
+      return y;
+    };
+    const std::vector<float> exact = product_at(Precision::Exact);
+    const double fine = relative_error(exact, product_at(Precision::Fine));
+    const double fast = relative_error(exact, product_at(Precision::Fast));
+    EXPECT_LT(fine, 5e-5) << test::format_name(format);
+    EXPECT_LT(fast, 2e-2) << test::format_name(format);
+    EXPECT_GT(fast, 20 * fine) << test::format_name(format);
+  }
+}
+
 // Whole operations: batching, threads and scattered rows change nothing.
-TEST(FastBackend, RowsDoNotDependOnEachOther) {
+TEST(RoundedBackend, RowsDoNotDependOnEachOther) {
   Random random(6);
   const WeightFormat format{WeightKind::Affine, 4, 64, 0, DType::BF16};
   const std::int64_t d = 192, d_ff = 128, n = 9;
+  const auto width = static_cast<std::size_t>(d);
   const RandomWeight gate(random, format, d_ff, d), up(random, format, d_ff, d),
       down(random, format, d, d_ff);
   const std::vector<float> x = random.floats(n * d);
-  for (const std::string& isa : test::supported_isas()) {
+  for (const Precision precision : {Precision::Fine, Precision::Fast}) {
     std::vector<float> want;
-    for (const int n_threads : {1, 3}) {
-      const auto backend = make_cpu_backend(
-          {.cpu_isa = isa, .n_threads = n_threads, .precision = Precision::Fast, .max_context = 0});
-      std::vector<float> all(static_cast<std::size_t>(n * d)),
-          hidden(static_cast<std::size_t>(n * d_ff));
-      backend->ffn(
-          {gate.view(), up.view(), down.view(), x.data(), n, {}, {}, hidden.data(), all.data()});
-      if (want.empty()) want = all;
-      expect_same_bits(want, all, isa);
-      // Every second row, into the places of the others.
-      const std::vector<std::int32_t> in{0, 2, 4, 6}, out{1, 3, 5, 7};
-      std::vector<float> some(static_cast<std::size_t>(n * d), -1);
-      backend->ffn(
-          {gate.view(), up.view(), down.view(), x.data(), 4, in, out, hidden.data(), some.data()});
-      for (std::size_t i = 0; i < 4; ++i) {
-        expect_same_bits(std::span(want).subspan(2 * i * static_cast<std::size_t>(d),
-                                                 static_cast<std::size_t>(d)),
-                         std::span(some).subspan((2 * i + 1) * static_cast<std::size_t>(d),
-                                                 static_cast<std::size_t>(d)),
-                         isa);
-        EXPECT_EQ(some[2 * i * static_cast<std::size_t>(d)], -1.0f);
+    for (const std::string& isa : test::supported_isas()) {
+      for (const int n_threads : {1, 3}) {
+        const auto backend = backend_of(isa, n_threads, precision);
+        std::vector<float> all(static_cast<std::size_t>(n * d)),
+            hidden(static_cast<std::size_t>(n * d_ff));
+        backend->ffn(
+            {gate.view(), up.view(), down.view(), x.data(), n, {}, {}, hidden.data(), all.data()});
+        if (want.empty()) want = all;
+        expect_same_bits(want, all, isa);
+        // Every second row, into the places of the others, in two operations at once.
+        const std::vector<std::int32_t> in{0, 2, 4, 6}, out{1, 3, 5, 7};
+        std::vector<float> some(static_cast<std::size_t>(n * d), -1);
+        const FfnOp op{gate.view(), up.view(),    down.view(),   x.data(),   1,
+                       {&in[0], 1}, {&out[0], 1}, hidden.data(), some.data()};
+        FfnOp other = op;
+        other.n = 3;
+        other.rows_in = {&in[1], 3};
+        other.rows_out = {&out[1], 3};
+        other.hidden = hidden.data() + d_ff;
+        backend->ffns(std::vector<FfnOp>{op, other});
+        for (std::size_t i = 0; i < 4; ++i) {
+          expect_same_bits(std::span(want).subspan(2 * i * width, width),
+                           std::span(some).subspan((2 * i + 1) * width, width), isa);
+          EXPECT_EQ(some[2 * i * width], -1.0f);
+        }
       }
     }
   }

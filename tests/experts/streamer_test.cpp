@@ -38,10 +38,11 @@ class Streamer : public testing::Test {
   }
   std::unique_ptr<ExpertStreamer> streamer_of(std::uint64_t bytes, MemoryBudget& budget,
                                               std::unique_ptr<AsyncReader> reader = nullptr) {
-    return std::make_unique<ExpertStreamer>(
-        store(), budget,
-        ExpertStreamer::Options{
-            .cache_bytes = bytes, .policy = "lru", .reader = std::move(reader)});
+    return std::make_unique<ExpertStreamer>(store(), budget,
+                                            ExpertStreamer::Options{.cache_bytes = bytes,
+                                                                    .policy = "lru",
+                                                                    .reader = std::move(reader),
+                                                                    .parallel_for = {}});
   }
   std::vector<std::string> paths() const { return source_->disk_paths(); }
 
@@ -97,8 +98,9 @@ TEST_F(Streamer, CountsTheBytesItRead) {
 TEST(StreamerOfMixedFormats, CountsTheBytesItRead) {
   const auto source = open_source(test::fixture_path("mlx-qwen-mixed"));
   MemoryBudget budget(1 << 30);
-  ExpertStreamer streamer({source, describe_model(*source).index.experts}, budget,
-                          {.cache_bytes = 1 << 20, .policy = "lru", .reader = nullptr});
+  ExpertStreamer streamer(
+      {source, describe_model(*source).index.experts}, budget,
+      {.cache_bytes = 1 << 20, .policy = "lru", .reader = nullptr, .parallel_for = {}});
   std::uint64_t want = 0;
   for (const char* part : {"gate_proj.weight", "gate_proj.scales", "gate_proj.biases",
                            "up_proj.weight", "up_proj.scales", "up_proj.biases", "down_proj.weight",
@@ -339,8 +341,9 @@ TEST(StreamerOfAContainer, ADamagedExpertIsNamedAndOthersGoOn) {
       source->disk_paths(), test::FakeReaderOptions{.seed = 1, .shuffle = true, .max_delay = 5});
   owned->flip_bit(0, 12345);
   MemoryBudget budget(1 << 30);
-  ExpertStreamer s({source, describe_model(*source).index.experts}, budget,
-                   {.cache_bytes = 1 << 20, .policy = "lru", .reader = std::move(owned)});
+  ExpertStreamer s(
+      {source, describe_model(*source).index.experts}, budget,
+      {.cache_bytes = 1 << 20, .policy = "lru", .reader = std::move(owned), .parallel_for = {}});
   const std::vector<std::int32_t> wanted{1, 0};
   const auto take_all = [&] {
     auto request = s.request(0, wanted);

@@ -26,10 +26,12 @@ LoadedModel::LoadedModel(std::shared_ptr<const ModelSource> source, const LoadOp
                                .n_threads = options.n_threads,
                                .max_context = options.max_length});
   const std::uint64_t cache_bytes = slots * store.slot_bytes();
-  experts_ = std::make_unique<ExpertStreamer>(
-      std::move(store), budget_,
-      ExpertStreamer::Options{
-          .cache_bytes = cache_bytes, .policy = options.cache_policy, .reader = std::move(reader)});
+  experts_ =
+      std::make_unique<ExpertStreamer>(std::move(store), budget_,
+                                       ExpertStreamer::Options{.cache_bytes = cache_bytes,
+                                                               .policy = options.cache_policy,
+                                                               .reader = std::move(reader),
+                                                               .parallel_for = {}});
   forward_ = std::make_unique<Forward>(Forward::Parts{.config = &config(),
                                                       .tensors = &weights_->tensors(),
                                                       .backend = backend_.get(),

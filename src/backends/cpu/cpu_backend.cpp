@@ -11,10 +11,28 @@ std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options) {
   return std::make_unique<cpu::CpuBackend>(options, cpu::select_kernels(options.cpu_isa));
 }
 
+std::string_view precision_name(Precision precision) {
+  switch (precision) {
+    case Precision::Exact:
+      return "exact";
+    case Precision::Fine:
+      return "fine";
+    case Precision::Fast:
+      return "fast";
+  }
+  return "?";
+}
+
 namespace cpu {
 
 std::string CpuBackend::name() const {
   return fmt::format("cpu ({}, {} threads)", kernels_.name, pool_.size());
+}
+
+void CpuBackend::parallel_for(std::int64_t n, const std::function<void(std::int64_t)>& body) {
+  pool_.parallel_for(n, 1, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t i = begin; i < end; ++i) body(i);
+  });
 }
 
 float* CpuBackend::scratch(int worker, std::int64_t n) {

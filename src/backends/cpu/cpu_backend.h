@@ -17,10 +17,14 @@ class CpuBackend final : public Backend {
   CpuBackend(const BackendOptions& options, const KernelTable& kernels)
       : pool_(options.n_threads),
         kernels_(kernels),
-        fast_(options.precision == Precision::Fast),
+        n_terms_(options.precision == Precision::Exact  ? 0
+                 : options.precision == Precision::Fine ? 2
+                                                        : 1),
         scratch_(static_cast<std::size_t>(pool_.size())) {}
 
   std::string name() const override;
+  int n_threads() const override { return pool_.size(); }
+  void parallel_for(std::int64_t n, const std::function<void(std::int64_t)>& body) override;
 
   void embed(const EmbedOp& op) override;
   void rms_norm(const RmsNormOp& op) override;
@@ -33,7 +37,7 @@ class CpuBackend final : public Backend {
   void gated_delta(const GatedDeltaOp& op) override;
   void latent_attention(const LatentAttentionOp& op) override;
   void head_matmul(const HeadMatmulOp& op) override;
-  void ffn(const FfnOp& op) override;
+  void ffns(std::span<const FfnOp> ops) override;
   void combine(const CombineOp& op) override;
 
  private:
@@ -41,22 +45,24 @@ class CpuBackend final : public Backend {
   // stays there.
   float* scratch(int worker, std::int64_t n);
 
-  // Rows of activations, rounded for a weight; they stay until the next call.
-  struct Rounded {
-    Q8Layout layout;
-    const std::byte* rows;
-  };
-  Rounded round_rows(const WeightView& weight, const float* x, std::int64_t x_stride,
-                     std::int64_t n, const std::int32_t* rows_in);
-  bool fast(const WeightView& weight) const { return fast_ && has_q8(weight.format); }
+  // Memory for n rounded rows of activations; it stays until the next call for the same buffer.
+  std::byte* rounded_rows(AlignedBuffer& buffer, const Q8Layout& layout, std::int64_t n);
+  void round_row(const Q8Layout& layout, const float* x, std::byte* rows, std::int64_t number);
+  void product(const Q8Matmul& op, float* terms);
+  bool fast(const WeightView& weight) const { return n_terms_ > 0 && has_q8(weight.format); }
   void fast_matmul(const MatmulOp& op);
-  void fast_ffn(const FfnOp& op);
+  bool fast(std::span<const FfnOp> ops) const;  // all, with the same shapes and formats
+  void fast_ffns(std::span<const FfnOp> ops);
   void exact_ffn(const FfnOp& op);
+  void exact_rows(const WeightView& w, std::int64_t begin, std::int64_t end, const float* x,
+                  std::int64_t x_stride, std::int64_t n, float* y, std::int64_t y_stride,
+                  float* row) const;
 
   ThreadPool pool_;
   const KernelTable& kernels_;
-  bool fast_;
-  AlignedBuffer rounded_;
+  int n_terms_;  // rounded rows per row of activations: 0 for exact products, 2 for fine ones
+  AlignedBuffer rounded_inputs_, rounded_hidden_;
+  std::vector<float> gathered_;  // rows of activations that an op has picked
   std::vector<std::vector<float>> scratch_;
 };
 

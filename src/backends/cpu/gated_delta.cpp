@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "backends/cpu/cpu_backend.h"
+#include "backends/cpu/delta_step.h"
 
 namespace moeflux::cpu {
 namespace {
@@ -47,9 +48,8 @@ void CpuBackend::gated_delta(const GatedDeltaOp& op) {
   const int values_per_key = s.n_value_heads / s.n_key_heads;
   const float q_scale = 1.0f / std::sqrt(static_cast<float>(s.d_key));
   pool_.parallel_for(s.n_value_heads, 1, [&](std::int64_t begin, std::int64_t end, int worker) {
-    float* q = scratch(worker, 2 * s.d_key + s.d_value);
+    float* q = scratch(worker, 2 * s.d_key);
     float* k = q + s.d_key;
-    float* delta = k + s.d_key;
     for (std::int64_t h = begin; h < end; ++h) {
       const float decay_rate = std::exp(op.a_log[h]);
       float* state = op.state + h * s.d_key * s.d_value;  // [d_key, d_value]
@@ -63,22 +63,16 @@ void CpuBackend::gated_delta(const GatedDeltaOp& op) {
         const float decay =
             std::exp(-decay_rate * softplus(op.a[i * s.n_value_heads + h] + op.dt_bias[h]));
 
-        // S <- decay S;  delta = beta (v - S^T k)
-        std::fill_n(delta, s.d_value, 0.0f);
-        for (int r = 0; r < s.d_key; ++r) {
-          float* row = state + r * s.d_value;
-          for (int c = 0; c < s.d_value; ++c) row[c] *= decay;
-          kernels_.axpy(k[r], row, delta, s.d_value);
-        }
-        for (int c = 0; c < s.d_value; ++c) delta[c] = beta * (v[c] - delta[c]);
-        // S <- S + k delta^T;  out = S^T q
         float* out = op.out + (i * s.n_value_heads + h) * s.d_value;
-        std::fill_n(out, s.d_value, 0.0f);
-        for (int r = 0; r < s.d_key; ++r) {
-          float* row = state + r * s.d_value;
-          kernels_.axpy(k[r], delta, row, s.d_value);
-          kernels_.axpy(q[r], row, out, s.d_value);
-        }
+        kernels_.delta_step({.state = state,
+                             .d_key = s.d_key,
+                             .d_value = s.d_value,
+                             .decay = decay,
+                             .beta = beta,
+                             .q = q,
+                             .k = k,
+                             .v = v,
+                             .out = out});
 
         const float mean_square = kernels_.dot(out, out, s.d_value) / static_cast<float>(s.d_value);
         const float inverse = 1.0f / std::sqrt(mean_square + op.eps);

@@ -13,6 +13,8 @@
 
 namespace moeflux::cpu {
 
+struct DeltaStep;
+
 struct KernelTable {
   const char* name;
 
@@ -23,6 +25,10 @@ struct KernelTable {
   void (*dot_rows)(const float* a, const float* x, std::int64_t x_stride, std::int64_t n_rows,
                    std::int64_t n, float* y, std::int64_t y_stride) noexcept;
   void (*axpy)(float scale, const float* x, float* y, std::int64_t n) noexcept;  // y += scale * x
+  // y[r] = dot(row `row + r` of a matrix, x) for n_rows rows; scratch: its cols floats.
+  void (*matvec)(const WeightView& matrix, std::int64_t row, std::int64_t n_rows, const float* x,
+                 float* y, float* scratch) noexcept;
+  void (*delta_step)(const DeltaStep& step) noexcept;
   // The fast path. It too computes the same bits everywhere, but not those of the functions above.
   const Q8Kernels* q8;
 };

@@ -3,12 +3,12 @@
 #if defined(__x86_64__)
 
 #include <cstdint>
-#include <cstring>
 
 #include <immintrin.h>
 
+#include "backends/cpu/delta_step.h"
 #include "backends/cpu/kernels.h"
-#include "quant/codec.h"
+#include "backends/cpu/rows.h"
 
 namespace moeflux::cpu {
 namespace {
@@ -77,62 +77,6 @@ void axpy(float scale, const float* x, float* y, std::int64_t n) noexcept {
   for (; i < n; ++i) y[i] += scale * x[i];
 }
 
-float load_scale(DType dtype, const std::byte* at) noexcept {
-  float value = 0;
-  decode_floats(dtype, at, 1, &value);
-  return value;
-}
-
-// 8 codes of b bits are b bytes; PDEP spreads them over the bytes of a word.
-void decode_affine(const WeightView& m, std::int64_t row, float* out) noexcept {
-  const WeightFormat& f = m.format;
-  const auto scale_size = static_cast<std::int64_t>(dtype_size(f.scale_dtype));
-  const std::int64_t n_groups = m.cols / f.group;
-  const std::byte* data = m.data + row * (m.cols * f.bits / 8);
-  const std::byte* scales = m.scales + row * n_groups * scale_size;
-  const std::byte* biases = m.biases + row * n_groups * scale_size;
-  const std::uint64_t spread = 0x0101010101010101u * ((1u << f.bits) - 1);
-  for (std::int64_t g = 0; g < n_groups; ++g) {
-    const __m256 scale = _mm256_set1_ps(load_scale(f.scale_dtype, scales + g * scale_size));
-    const __m256 bias = _mm256_set1_ps(load_scale(f.scale_dtype, biases + g * scale_size));
-    for (int i = 0; i < f.group; i += 8, data += f.bits, out += 8) {
-      std::uint64_t word = 0;
-      std::memcpy(&word, data, static_cast<std::size_t>(f.bits));
-      const __m128i bytes = _mm_cvtsi64_si128(static_cast<long long>(_pdep_u64(word, spread)));
-      const __m256 codes = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes));
-      _mm256_storeu_ps(out, _mm256_add_ps(_mm256_mul_ps(scale, codes), bias));
-    }
-  }
-}
-
-void decode_16_bit(const WeightView& m, std::int64_t row, float* out) noexcept {
-  const std::byte* data = m.data + row * m.cols * 2;
-  std::int64_t i = 0;
-  for (; i + 8 <= m.cols; i += 8) {
-    const __m128i halves =
-        _mm_loadu_si128(static_cast<const __m128i*>(static_cast<const void*>(data + i * 2)));
-    const __m256 values =
-        m.format.kind == WeightKind::F16
-            ? _mm256_cvtph_ps(halves)
-            : _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
-    _mm256_storeu_ps(out + i, values);
-  }
-  decode_floats(m.format.kind == WeightKind::F16 ? DType::F16 : DType::BF16, data + i * 2,
-                m.cols - i, out + i);
-}
-
-void decode_row_avx2(const WeightView& m, std::int64_t row, float* out) noexcept {
-  switch (m.format.kind) {
-    case WeightKind::Affine:
-      return decode_affine(m, row, out);
-    case WeightKind::F16:
-    case WeightKind::BF16:
-      return decode_16_bit(m, row, out);
-    default:
-      return decode_row(m, row, out);
-  }
-}
-
 }  // namespace
 
 const KernelTable& avx2_kernels() {
@@ -141,7 +85,9 @@ const KernelTable& avx2_kernels() {
                                   .dot = dot,
                                   .dot_rows = dot_rows,
                                   .axpy = axpy,
-                                  .q8 = &q8_scalar()};
+                                  .matvec = matvec_avx2,
+                                  .delta_step = delta_step<Floats8>,
+                                  .q8 = &q8_avx2()};
   return kTable;
 }
 

@@ -3,12 +3,12 @@
 #if defined(__x86_64__)
 
 #include <cstdint>
-#include <cstring>
 
 #include <immintrin.h>
 
+#include "backends/cpu/delta_step.h"
 #include "backends/cpu/kernels.h"
-#include "quant/codec.h"
+#include "backends/cpu/rows.h"
 
 namespace moeflux::cpu {
 namespace {
@@ -81,76 +81,6 @@ void axpy(float scale, const float* x, float* y, std::int64_t n) noexcept {
   }
 }
 
-float load_scale(DType dtype, const std::byte* at) noexcept {
-  float value = 0;
-  decode_floats(dtype, at, 1, &value);
-  return value;
-}
-
-// 16 codes of b bits are 2 b bytes.
-__m128i load_16_codes(const std::byte* data, int bits, std::uint64_t spread) noexcept {
-  const void* at = data;
-  if (bits == 8) return _mm_loadu_si128(static_cast<const __m128i*>(at));
-  if (bits == 4) {
-    const __m128i packed = _mm_loadl_epi64(static_cast<const __m128i*>(at));
-    const __m128i low = _mm_and_si128(packed, _mm_set1_epi8(15));
-    const __m128i high = _mm_and_si128(_mm_srli_epi16(packed, 4), _mm_set1_epi8(15));
-    return _mm_unpacklo_epi8(low, high);
-  }
-  std::uint64_t first = 0, second = 0;
-  std::memcpy(&first, data, static_cast<std::size_t>(bits));
-  std::memcpy(&second, data + bits, static_cast<std::size_t>(bits));
-  return _mm_set_epi64x(static_cast<long long>(_pdep_u64(second, spread)),
-                        static_cast<long long>(_pdep_u64(first, spread)));
-}
-
-void decode_affine(const WeightView& m, std::int64_t row, float* out) noexcept {
-  const WeightFormat& f = m.format;
-  const auto scale_size = static_cast<std::int64_t>(dtype_size(f.scale_dtype));
-  const std::int64_t n_groups = m.cols / f.group;
-  const std::byte* data = m.data + row * (m.cols * f.bits / 8);
-  const std::byte* scales = m.scales + row * n_groups * scale_size;
-  const std::byte* biases = m.biases + row * n_groups * scale_size;
-  const std::uint64_t spread = 0x0101010101010101u * ((1u << f.bits) - 1);
-  for (std::int64_t g = 0; g < n_groups; ++g) {
-    const __m512 scale = _mm512_set1_ps(load_scale(f.scale_dtype, scales + g * scale_size));
-    const __m512 bias = _mm512_set1_ps(load_scale(f.scale_dtype, biases + g * scale_size));
-    for (int i = 0; i < f.group; i += 16, data += 2 * f.bits, out += 16) {
-      const __m512 codes =
-          _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(load_16_codes(data, f.bits, spread)));
-      _mm512_storeu_ps(out, _mm512_add_ps(_mm512_mul_ps(scale, codes), bias));
-    }
-  }
-}
-
-void decode_16_bit(const WeightView& m, std::int64_t row, float* out) noexcept {
-  const std::byte* data = m.data + row * m.cols * 2;
-  std::int64_t i = 0;
-  for (; i + 16 <= m.cols; i += 16) {
-    const __m256i halves =
-        _mm256_loadu_si256(static_cast<const __m256i*>(static_cast<const void*>(data + i * 2)));
-    const __m512 values =
-        m.format.kind == WeightKind::F16
-            ? _mm512_cvtph_ps(halves)
-            : _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
-    _mm512_storeu_ps(out + i, values);
-  }
-  decode_floats(m.format.kind == WeightKind::F16 ? DType::F16 : DType::BF16, data + i * 2,
-                m.cols - i, out + i);
-}
-
-void decode_row_avx512(const WeightView& m, std::int64_t row, float* out) noexcept {
-  switch (m.format.kind) {
-    case WeightKind::Affine:
-      return decode_affine(m, row, out);
-    case WeightKind::F16:
-    case WeightKind::BF16:
-      return decode_16_bit(m, row, out);
-    default:
-      return decode_row(m, row, out);
-  }
-}
-
 }  // namespace
 
 const KernelTable& avx512_kernels() {
@@ -159,7 +89,9 @@ const KernelTable& avx512_kernels() {
                                   .dot = dot,
                                   .dot_rows = dot_rows,
                                   .axpy = axpy,
-                                  .q8 = &q8_scalar()};
+                                  .matvec = matvec_avx512,
+                                  .delta_step = delta_step<Floats16>,
+                                  .q8 = &q8_avx512()};
   return kTable;
 }
 

@@ -1,5 +1,6 @@
 #include <array>
 
+#include "backends/cpu/delta_step.h"
 #include "backends/cpu/kernels.h"
 #include "quant/codec.h"
 
@@ -30,6 +31,14 @@ void axpy(float scale, const float* x, float* y, std::int64_t n) noexcept {
   for (std::int64_t i = 0; i < n; ++i) y[i] += scale * x[i];
 }
 
+void matvec(const WeightView& m, std::int64_t row, std::int64_t n_rows, const float* x, float* y,
+            float* scratch) noexcept {
+  for (std::int64_t r = 0; r < n_rows; ++r) {
+    decode_row(m, row + r, scratch);
+    y[r] = dot(scratch, x, m.cols);
+  }
+}
+
 }  // namespace
 
 const KernelTable& scalar_kernels() {
@@ -38,6 +47,8 @@ const KernelTable& scalar_kernels() {
                                   .dot = dot,
                                   .dot_rows = dot_rows,
                                   .axpy = axpy,
+                                  .matvec = matvec,
+                                  .delta_step = delta_step<float>,
                                   .q8 = &q8_scalar()};
   return kTable;
 }

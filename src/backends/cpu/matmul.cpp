@@ -1,5 +1,6 @@
-// Products with stored weights. A weight row is decoded once and used for all tokens; each output
-// is one dot product in a fixed order, so the number of tokens in a call changes nothing.
+// Products with stored weights. A weight row is decoded once and used for all tokens, or on the way
+// for a few; each output is one dot product in a fixed order, so the number of tokens in a call
+// changes nothing.
 #include <algorithm>
 
 #include "backends/cpu/cpu_backend.h"
@@ -7,12 +8,14 @@
 namespace moeflux::cpu {
 namespace {
 
+constexpr std::int64_t kFewRows = 4;  // of activations: fewer do not repay decoding first
+
 // Weight rows per task: enough work to be worth a hand-over, enough tasks to share.
 std::int64_t rows_per_task(std::int64_t rows, std::int64_t cols, int n_threads) {
   const std::int64_t by_work =
       std::max<std::int64_t>(1, (1 << 14) / std::max<std::int64_t>(1, cols));
   const std::int64_t by_share = std::max<std::int64_t>(1, rows / (8 * n_threads));
-  return std::max(by_work, by_share);
+  return (std::max(by_work, by_share) + 3) / 4 * 4;  // kernels take four rows at once
 }
 
 }  // namespace
@@ -22,13 +25,24 @@ void CpuBackend::matmul(const MatmulOp& op) {
   const WeightView& w = op.weight;
   pool_.parallel_for(w.rows, rows_per_task(w.rows, w.cols, pool_.size()),
                      [&](std::int64_t begin, std::int64_t end, int worker) {
-                       float* row = scratch(worker, w.cols);
-                       for (std::int64_t r = begin; r < end; ++r) {
-                         kernels_.decode_row(w, r, row);
-                         kernels_.dot_rows(row, op.x, op.x_stride, op.n, w.cols, op.y + r,
-                                           op.y_stride);
-                       }
+                       exact_rows(w, begin, end, op.x, op.x_stride, op.n, op.y + begin, op.y_stride,
+                                  scratch(worker, w.cols));
                      });
+}
+
+// y[i * y_stride + r - begin] for rows r in [begin, end) and activations i.
+void CpuBackend::exact_rows(const WeightView& w, std::int64_t begin, std::int64_t end,
+                            const float* x, std::int64_t x_stride, std::int64_t n, float* y,
+                            std::int64_t y_stride, float* row) const {
+  if (n < kFewRows) {
+    for (std::int64_t i = 0; i < n; ++i)
+      kernels_.matvec(w, begin, end - begin, x + i * x_stride, y + i * y_stride, row);
+    return;
+  }
+  for (std::int64_t r = begin; r < end; ++r) {
+    kernels_.decode_row(w, r, row);
+    kernels_.dot_rows(row, x, x_stride, n, w.cols, y + r - begin, y_stride);
+  }
 }
 
 void CpuBackend::head_matmul(const HeadMatmulOp& op) {
@@ -56,45 +70,49 @@ void CpuBackend::head_matmul(const HeadMatmulOp& op) {
   });
 }
 
-void CpuBackend::ffn(const FfnOp& op) {
-  if (fast(op.gate) && op.up.format == op.gate.format && fast(op.down)) return fast_ffn(op);
-  exact_ffn(op);
+void CpuBackend::ffns(std::span<const FfnOp> ops) {
+  if (fast(ops)) return fast_ffns(ops);
+  for (const FfnOp& op : ops) exact_ffn(op);
 }
 
 void CpuBackend::exact_ffn(const FfnOp& op) {
   const std::int64_t d_model = op.gate.cols;
   const std::int64_t d_ff = op.gate.rows;
-  const auto source_row = [&](std::int64_t i) {
-    return op.rows_in.empty() ? i : op.rows_in[static_cast<std::size_t>(i)];
-  };
-  const auto target_row = [&](std::int64_t i) {
-    return op.rows_out.empty() ? i : op.rows_out[static_cast<std::size_t>(i)];
-  };
-  pool_.parallel_for(d_ff, rows_per_task(d_ff, 2 * d_model, pool_.size()),
-                     [&](std::int64_t begin, std::int64_t end, int worker) {
-                       float* gate = scratch(worker, 2 * d_model);
-                       float* up = gate + d_model;
-                       for (std::int64_t r = begin; r < end; ++r) {
-                         kernels_.decode_row(op.gate, r, gate);
-                         kernels_.decode_row(op.up, r, up);
-                         for (std::int64_t i = 0; i < op.n; ++i) {
-                           const float* x = op.x + source_row(i) * d_model;
-                           op.hidden[i * d_ff + r] =
-                               silu(kernels_.dot(gate, x, d_model)) * kernels_.dot(up, x, d_model);
-                         }
-                       }
-                     });
-  pool_.parallel_for(d_model, rows_per_task(d_model, d_ff, pool_.size()),
-                     [&](std::int64_t begin, std::int64_t end, int worker) {
-                       float* down = scratch(worker, d_ff);
-                       for (std::int64_t r = begin; r < end; ++r) {
-                         kernels_.decode_row(op.down, r, down);
-                         for (std::int64_t i = 0; i < op.n; ++i) {
-                           op.y[target_row(i) * d_model + r] =
-                               kernels_.dot(down, op.hidden + i * d_ff, d_ff);
-                         }
-                       }
-                     });
+  const float* x = op.x;
+  if (!op.rows_in.empty()) {
+    gathered_.resize(std::max(gathered_.size(), static_cast<std::size_t>(op.n * d_model)));
+    for (std::int64_t i = 0; i < op.n; ++i) {
+      std::copy_n(op.x + op.rows_in[static_cast<std::size_t>(i)] * d_model, d_model,
+                  gathered_.data() + i * d_model);
+    }
+    x = gathered_.data();
+  }
+  const std::int64_t grain = rows_per_task(d_ff, 2 * d_model, pool_.size());
+  pool_.parallel_for(d_ff, grain, [&](std::int64_t begin, std::int64_t end, int worker) {
+    float* row = scratch(worker, d_model + op.n * grain);
+    float* up = row + d_model;  // [n, grain]
+    exact_rows(op.gate, begin, end, x, d_model, op.n, op.hidden + begin, d_ff, row);
+    exact_rows(op.up, begin, end, x, d_model, op.n, up, grain, row);
+    for (std::int64_t i = 0; i < op.n; ++i) {
+      float* hidden = op.hidden + i * d_ff;
+      for (std::int64_t r = begin; r < end; ++r)
+        hidden[r] = silu(hidden[r]) * up[i * grain + r - begin];
+    }
+  });
+  const std::int64_t down_grain = rows_per_task(d_model, d_ff, pool_.size());
+  pool_.parallel_for(d_model, down_grain, [&](std::int64_t begin, std::int64_t end, int worker) {
+    float* row = scratch(worker, d_ff + op.n * down_grain);
+    if (op.rows_out.empty()) {
+      exact_rows(op.down, begin, end, op.hidden, d_ff, op.n, op.y + begin, d_model, row);
+      return;
+    }
+    float* y = row + d_ff;  // [n, end - begin]
+    exact_rows(op.down, begin, end, op.hidden, d_ff, op.n, y, end - begin, row);
+    for (std::int64_t i = 0; i < op.n; ++i) {
+      std::copy_n(y + i * (end - begin), end - begin,
+                  op.y + op.rows_out[static_cast<std::size_t>(i)] * d_model + begin);
+    }
+  });
 }
 
 }  // namespace moeflux::cpu

@@ -33,34 +33,38 @@ std::int64_t place(const Q8Layout& layout, std::int64_t i) {
          within / layout.steps;
 }
 
-void quantize(const Q8Layout& layout, const float* x, std::byte* out) noexcept {
-  auto* codes = part<std::int8_t>(out, 0);
-  auto* scales = part<float>(out, layout.scales_at);
-  auto* sums = part<float>(out, layout.sums_at);
+// Group g of a row. `rest`, when not null, receives what rounding leaves over.
+void quantize_group(const Q8Layout& layout, std::int64_t g, const float* values, std::byte* out,
+                    float* rest) {
+  float largest = 0;
+  bool finite = true;
+  for (int i = 0; i < layout.group; ++i) {
+    finite = finite && std::isfinite(values[i]);
+    largest = std::max(largest, std::abs(values[i]));
+  }
+  // What is not finite makes every product of its group NaN, as it would with floats.
+  const float scale = finite ? largest / 127.0f : std::numeric_limits<float>::quiet_NaN();
+  const float inverse = finite && largest > 0 ? 127.0f / largest : 0.0f;
+  int sum = 0;
+  for (int i = 0; i < layout.group; ++i) {
+    // A product that overflows (largest is subnormal) is cut off like any other.
+    const float scaled = finite ? std::clamp(values[i] * inverse, -127.0f, 127.0f) : 0.0f;
+    const float code = std::nearbyint(scaled);
+    part<std::int8_t>(out, 0)[place(layout, g * layout.group + i)] = static_cast<std::int8_t>(code);
+    sum += static_cast<int>(code);
+    if (rest != nullptr) rest[i] = std::fma(-code, scale, values[i]);
+  }
+  part<float>(out, layout.scales_at)[g] = scale;
+  part<float>(out, layout.sums_at)[g] = scale * static_cast<float>(sum);
+}
+
+void quantize(const Q8Layout& layout, const float* x, std::byte* out, std::byte* rest) noexcept {
   std::memset(out, 0, static_cast<std::size_t>(layout.row_bytes));
+  if (rest != nullptr) std::memset(rest, 0, static_cast<std::size_t>(layout.row_bytes));
+  std::array<float, Q8Layout::kMaxGroup> left;
   for (std::int64_t g = 0; g < layout.n_groups; ++g) {
-    const float* values = x + g * layout.group;
-    float largest = 0;
-    bool finite = true;
-    for (int i = 0; i < layout.group; ++i) {
-      finite = finite && std::isfinite(values[i]);
-      largest = std::max(largest, std::abs(values[i]));
-    }
-    // What is not finite makes every product of its group NaN, as it would with floats.
-    const float scale = finite ? largest / 127.0f : std::numeric_limits<float>::quiet_NaN();
-    const float inverse = finite && largest > 0 ? 127.0f / largest : 0.0f;
-    int sum = 0;
-    for (int i = 0; i < layout.group && finite; ++i) {
-      // A product that overflows (largest is subnormal) is cut off like any other.
-      const float scaled = std::clamp(values[i] * inverse, -127.0f, 127.0f);
-      const auto code = static_cast<int>(std::nearbyint(scaled));
-      codes[place(layout, g * layout.group + i)] = static_cast<std::int8_t>(code);
-      sum += code;
-    }
-    sums[g] = scale * static_cast<float>(sum);
-    for (std::int64_t i = 0; i < layout.group; i += layout.lane_codes()) {
-      scales[(g * layout.group + i) / layout.lane_codes()] = scale;
-    }
+    quantize_group(layout, g, x + g * layout.group, out, left.data());
+    if (rest != nullptr) quantize_group(layout, g, left.data(), rest, nullptr);
   }
 }
 
@@ -97,10 +101,9 @@ float dot(const Q8Layout& layout, const WeightView& w, std::int64_t row, const s
     for (std::int64_t k = i; k < i + layout.lane_codes(); ++k) {
       sum += weight_code(k) * codes[place(layout, k)];
     }
-    const std::int64_t lane = i / layout.lane_codes();
-    float& acc = lanes[static_cast<std::size_t>(lane % Q8Layout::kLanes)];
-    acc =
-        std::fma(static_cast<float>(sum), number(w.scales, i / layout.group) * x_scales[lane], acc);
+    const std::int64_t g = i / layout.group;
+    float& acc = lanes[static_cast<std::size_t>(i / layout.lane_codes() % Q8Layout::kLanes)];
+    acc = std::fma(static_cast<float>(sum), number(w.scales, g) * x_scales[g], acc);
   }
   for (std::int64_t g = 0; g < layout.n_groups; ++g) {
     float& acc = lanes[static_cast<std::size_t>(g % Q8Layout::kLanes)];
@@ -129,18 +132,19 @@ Q8Layout::Q8Layout(const WeightFormat& format, std::int64_t n_cols)
       n_groups(n_cols / format.group),
       n_blocks((n_cols + block_codes() - 1) / block_codes()),
       scales_at(n_blocks * block_codes()),
-      sums_at(scales_at + n_blocks * kLanes * static_cast<std::int64_t>(sizeof(float))),
-      row_bytes(sums_at + round_up(n_groups, kLanes) * static_cast<std::int64_t>(sizeof(float))) {}
+      sums_at(scales_at + round_up(n_groups, kLanes) * static_cast<std::int64_t>(sizeof(float))),
+      row_bytes(2 * sums_at - scales_at) {}
 
 bool has_q8(const WeightFormat& format) {
   return format.kind == WeightKind::Affine;
 }
 
 std::int64_t q8_scratch_floats(const Q8Layout& layout) {
-  // Scales and biases of a few rows as floats, and a few rows spread to bytes.
+  // Scales and biases of a few rows as floats, their codes spread to bytes, and room to align.
   constexpr std::int64_t kRows = 4;
-  return kRows * (2 * (layout.n_groups + 2 * Q8Layout::kLanes) +
-                  (layout.n_blocks + 1) * Q8Layout::kBlockBytes / 4);
+  return kRows * (2 * round_up(layout.n_groups, Q8Layout::kLanes) +
+                  layout.n_blocks * layout.block_codes() / 4) +
+         Q8Layout::kLanes;
 }
 
 const Q8Kernels& q8_scalar() {

@@ -26,6 +26,7 @@ namespace moeflux::cpu {
 struct Q8Layout {
   static constexpr int kLanes = 16;
   static constexpr int kBlockBytes = 64;  // of weights
+  static constexpr int kMaxGroup = 128;
 
   Q8Layout() = default;
   Q8Layout(const WeightFormat& format, std::int64_t n_cols);
@@ -37,12 +38,15 @@ struct Q8Layout {
   std::int64_t n_groups = 0;
   std::int64_t n_blocks = 0;
   // Parts of a row, in bytes from its begin.
-  std::int64_t scales_at = 0;  // float [n_blocks, 16]: of each lane
-  std::int64_t sums_at = 0;    // float [n_groups, then zeros to a multiple of 16]: s_x sum q_x
+  std::int64_t scales_at = 0;  // float [n_groups, then zeros to a multiple of 16]: s_x
+  std::int64_t sums_at = 0;    // the same: s_x sum q_x
   std::int64_t row_bytes = 0;  // a multiple of 64
 
   std::int64_t block_codes() const { return std::int64_t{kBlockBytes} * steps; }
   std::int64_t lane_codes() const { return 4 * steps; }
+  // Groups are taken 16 at a time: a chunk, which is a whole number of blocks.
+  std::int64_t n_chunks() const { return (n_groups + kLanes - 1) / kLanes; }
+  std::int64_t chunk_blocks() const { return kLanes * group / block_codes(); }
   friend bool operator==(const Q8Layout&, const Q8Layout&) = default;
 };
 
@@ -65,13 +69,17 @@ struct Q8Matmul {
 std::int64_t q8_scratch_floats(const Q8Layout& layout);
 
 struct Q8Kernels {
-  // One row of layout.cols floats.
-  void (*quantize)(const Q8Layout& layout, const float* x, std::byte* out) noexcept;
+  // One row of layout.cols floats. When `rest` is not null, what rounding left over becomes a row
+  // of its own: the sum of the products of both is that of activations rounded to 16 bits.
+  void (*quantize)(const Q8Layout& layout, const float* x, std::byte* out,
+                   std::byte* rest) noexcept;
   void (*matmul)(const Q8Matmul& op) noexcept;
 };
 
 const Q8Kernels& q8_scalar();
 #if defined(__x86_64__)
+const Q8Kernels& q8_avx2();
+const Q8Kernels& q8_avx512();
 const Q8Kernels& q8_avx512vnni();
 #endif
 

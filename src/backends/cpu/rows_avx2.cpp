@@ -1,0 +1,281 @@
+// Stored rows as floats, and their products with one row of activations, for AVX2 with F16C and
+// BMI2. Includes nothing that could be instantiated here and linked into code for other processors.
+//
+// A decoder gives 16 columns of a row at a time. A product takes four rows at once, so that their
+// chains of additions hide each other's latency, and never stores the decoded weights.
+#if defined(__x86_64__)
+
+#include <cstdint>
+#include <cstring>
+
+#include <immintrin.h>
+
+#include "backends/cpu/kernels.h"
+#include "backends/cpu/rows.h"
+#include "quant/codec.h"
+
+namespace moeflux::cpu {
+namespace {
+
+constexpr std::int64_t kWidth = 16;
+constexpr std::int64_t kAhead = 16 << 10;  // see rows_avx512.cpp
+
+struct Sixteen {
+  __m256 low, high;
+};
+
+template <class T>
+T load(const std::byte* at) noexcept {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
+// Bits bytes. Put together in registers: a word stored in parts and read as a whole would stall.
+template <int Bits>
+std::uint64_t load_8_codes(const std::byte* at) noexcept {
+  const auto byte = [&](int i) { return std::uint64_t{load<std::uint8_t>(at + i)} << (8 * i); };
+  if constexpr (Bits == 2) return load<std::uint16_t>(at);
+  if constexpr (Bits == 3) return load<std::uint16_t>(at) | byte(2);
+  if constexpr (Bits == 5) return load<std::uint32_t>(at) | byte(4);
+  return load<std::uint32_t>(at) | std::uint64_t{load<std::uint16_t>(at + 4)} << 32;  // 6
+}
+
+// A scale in all lanes.
+__m256 load_scale(DType dtype, const std::byte* plane, std::int64_t index) noexcept {
+  if (dtype == DType::F32) return _mm256_set1_ps(load<float>(plane + index * 4));
+  const auto half = load<std::int16_t>(plane + index * 2);
+  if (dtype == DType::F16) return _mm256_cvtph_ps(_mm_set1_epi16(half));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_set1_epi32(half), 16));
+}
+
+template <int Bits>
+class Affine {
+ public:
+  void open(const WeightView& m, std::int64_t row) noexcept {
+    data_ = m.data + row * (m.cols * Bits / 8);
+    dtype_ = m.format.scale_dtype;
+    const std::int64_t first = row * (m.cols / m.format.group);
+    const std::int64_t size = dtype_ == DType::F32 ? 4 : 2;
+    scales_ = m.scales + first * size;
+    biases_ = m.biases + first * size;
+  }
+  static std::int64_t segment_cols(const WeightView& m) noexcept { return m.format.group; }
+  const std::byte* address(std::int64_t c) const noexcept { return data_ + c * Bits / 8; }
+  void enter(std::int64_t segment) noexcept {
+    scale_ = load_scale(dtype_, scales_, segment);
+    bias_ = load_scale(dtype_, biases_, segment);
+  }
+  Sixteen at(std::int64_t c) const noexcept {
+    const __m128i bytes = codes(address(c));
+    return {value_of(_mm256_cvtepu8_epi32(bytes)),
+            value_of(_mm256_cvtepu8_epi32(_mm_unpackhi_epi64(bytes, bytes)))};
+  }
+
+ private:
+  __m256 value_of(__m256i codes) const noexcept {
+    return _mm256_add_ps(_mm256_mul_ps(scale_, _mm256_cvtepi32_ps(codes)), bias_);
+  }
+  // 16 codes are 2 Bits bytes.
+  static __m128i codes(const std::byte* at) noexcept {
+    if constexpr (Bits == 8) {
+      return load<__m128i>(at);
+    } else if constexpr (Bits == 4) {
+      const __m128i packed = _mm_cvtsi64_si128(load<long long>(at));
+      const __m128i mask = _mm_set1_epi8(15);
+      return _mm_unpacklo_epi8(_mm_and_si128(packed, mask),
+                               _mm_and_si128(_mm_srli_epi16(packed, 4), mask));
+    } else {
+      constexpr std::uint64_t kSpread = 0x0101010101010101u * ((1u << Bits) - 1);
+      const std::uint64_t first = load_8_codes<Bits>(at), second = load_8_codes<Bits>(at + Bits);
+      return _mm_set_epi64x(static_cast<long long>(_pdep_u64(second, kSpread)),
+                            static_cast<long long>(_pdep_u64(first, kSpread)));
+    }
+  }
+
+  const std::byte* data_;
+  DType dtype_;
+  const std::byte* scales_;
+  const std::byte* biases_;
+  __m256 scale_, bias_;
+};
+
+template <WeightKind Kind>
+class Plain {
+ public:
+  static constexpr int kBytes = Kind == WeightKind::F32 ? 4 : 2;
+
+  void open(const WeightView& m, std::int64_t row) noexcept {
+    data_ = m.data + row * m.cols * kBytes;
+  }
+  static std::int64_t segment_cols(const WeightView& m) noexcept { return m.cols; }
+  const std::byte* address(std::int64_t c) const noexcept { return data_ + c * kBytes; }
+  void enter(std::int64_t) noexcept {}
+  Sixteen at(std::int64_t c) const noexcept { return {eight(address(c)), eight(address(c + 8))}; }
+
+ private:
+  static __m256 eight(const std::byte* at) noexcept {
+    if constexpr (Kind == WeightKind::F32) {
+      return load<__m256>(at);
+    } else if constexpr (Kind == WeightKind::F16) {
+      return _mm256_cvtph_ps(load<__m128i>(at));
+    } else {
+      return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load<__m128i>(at)), 16));
+    }
+  }
+  const std::byte* data_;
+};
+
+// See rows_avx512.cpp.
+class Fp8 {
+ public:
+  void open(const WeightView& m, std::int64_t row) noexcept {
+    data_ = m.data + row * m.cols;
+    dtype_ = m.format.scale_dtype;
+    const std::int64_t per_row = (m.cols + m.format.block - 1) / m.format.block;
+    const std::int64_t first = (m.block_row0 + row) / m.format.block * per_row;
+    scales_ = m.scales + first * (dtype_ == DType::F32 ? 4 : 2);
+  }
+  static std::int64_t segment_cols(const WeightView& m) noexcept { return m.format.block; }
+  const std::byte* address(std::int64_t c) const noexcept { return data_ + c; }
+  void enter(std::int64_t segment) noexcept { scale_ = load_scale(dtype_, scales_, segment); }
+  Sixteen at(std::int64_t c) const noexcept {
+    const __m128i bytes = load<__m128i>(address(c));
+    return {eight(_mm256_cvtepi8_epi32(bytes)),
+            eight(_mm256_cvtepi8_epi32(_mm_unpackhi_epi64(bytes, bytes)))};
+  }
+
+ private:
+  __m256 eight(__m256i bytes) const noexcept {
+    const __m256i wide = _mm256_slli_epi32(bytes, 20);
+    const __m256i sign =
+        _mm256_and_si256(wide, _mm256_set1_epi32(static_cast<std::int32_t>(0x80000000u)));
+    const __m256i most = _mm256_set1_epi32(0x07F00000);
+    const __m256i magnitude = _mm256_and_si256(wide, most);
+    const __m256 value = _mm256_mul_ps(_mm256_castsi256_ps(_mm256_or_si256(magnitude, sign)),
+                                       _mm256_set1_ps(0x1p120f));
+    const __m256i nan = _mm256_or_si256(sign, _mm256_set1_epi32(0x7FC00000));
+    const __m256i is_nan = _mm256_cmpeq_epi32(magnitude, most);
+    return _mm256_mul_ps(
+        _mm256_blendv_ps(value, _mm256_castsi256_ps(nan), _mm256_castsi256_ps(is_nan)), scale_);
+  }
+
+  const std::byte* data_;
+  DType dtype_;
+  const std::byte* scales_;
+  __m256 scale_;
+};
+
+template <class Decoder>
+void decode(const WeightView& m, std::int64_t row, float* out) noexcept {
+  Decoder decoder;
+  decoder.open(m, row);
+  const std::int64_t segment = Decoder::segment_cols(m);
+  for (std::int64_t c = 0, s = 0; c < m.cols; ++s) {
+    const std::int64_t end = c + segment < m.cols ? c + segment : m.cols;
+    decoder.enter(s);
+    for (; c < end; c += kWidth) {
+      const Sixteen values = decoder.at(c);
+      _mm256_storeu_ps(out + c, values.low);
+      _mm256_storeu_ps(out + c + 8, values.high);
+    }
+  }
+}
+
+// The tree of the scalar reference: 16, 8, 4, 2, 1 lanes.
+float sum_lanes(const Sixteen& s) noexcept {
+  const __m256 eight = _mm256_add_ps(s.low, s.high);
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+
+// Rows of a multiple of 16 columns.
+template <class Decoder>
+void products_of_4(const WeightView& m, std::int64_t row, const float* x, float* y) noexcept {
+  constexpr int kRows = 4;
+  Decoder decoders[kRows];
+  Sixteen sums[kRows];
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+    decoders[r].open(m, row + r);
+    sums[r] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
+  }
+  const std::int64_t segment = Decoder::segment_cols(m);
+  for (std::int64_t c = 0, s = 0; c < m.cols; ++s) {
+    const std::int64_t end = c + segment < m.cols ? c + segment : m.cols;
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) decoders[r].enter(s);
+    for (; c < end; c += kWidth) {
+      const __m256 low = _mm256_loadu_ps(x + c), high = _mm256_loadu_ps(x + c + 8);
+#pragma GCC unroll 4
+      for (int r = 0; r < kRows; ++r) {
+        _mm_prefetch(decoders[r].address(c) + kAhead, _MM_HINT_T1);
+        const Sixteen values = decoders[r].at(c);
+        sums[r].low = _mm256_add_ps(sums[r].low, _mm256_mul_ps(values.low, low));
+        sums[r].high = _mm256_add_ps(sums[r].high, _mm256_mul_ps(values.high, high));
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) y[r] = sum_lanes(sums[r]);
+}
+
+// Calls visit.operator()<Decoder>(); false when there is none for this matrix.
+template <class Visit>
+bool with_decoder(const WeightView& m, const Visit& visit) noexcept {
+  if (m.cols % kWidth != 0) return false;
+  switch (m.format.kind) {
+    case WeightKind::F32:
+      return visit.template operator()<Plain<WeightKind::F32>>(), true;
+    case WeightKind::F16:
+      return visit.template operator()<Plain<WeightKind::F16>>(), true;
+    case WeightKind::BF16:
+      return visit.template operator()<Plain<WeightKind::BF16>>(), true;
+    case WeightKind::Fp8Block:
+      if (m.format.block % kWidth != 0) return false;
+      return visit.template operator()<Fp8>(), true;
+    case WeightKind::Affine:
+      break;
+  }
+  switch (m.format.bits) {
+    case 2:
+      return visit.template operator()<Affine<2>>(), true;
+    case 3:
+      return visit.template operator()<Affine<3>>(), true;
+    case 4:
+      return visit.template operator()<Affine<4>>(), true;
+    case 5:
+      return visit.template operator()<Affine<5>>(), true;
+    case 6:
+      return visit.template operator()<Affine<6>>(), true;
+    case 8:
+      return visit.template operator()<Affine<8>>(), true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+void decode_row_avx2(const WeightView& m, std::int64_t row, float* out) noexcept {
+  const auto decode_it = [&]<class Decoder>() { decode<Decoder>(m, row, out); };
+  if (!with_decoder(m, decode_it)) decode_row(m, row, out);
+}
+
+void matvec_avx2(const WeightView& m, std::int64_t row, std::int64_t n_rows, const float* x,
+                 float* y, float* scratch) noexcept {
+  std::int64_t r = 0;
+  const auto multiply = [&]<class Decoder>() {
+    for (; r + 4 <= n_rows; r += 4) products_of_4<Decoder>(m, row + r, x, y + r);
+  };
+  with_decoder(m, multiply);
+  for (; r < n_rows; ++r) {
+    decode_row_avx2(m, row + r, scratch);
+    y[r] = avx2_kernels().dot(scratch, x, m.cols);
+  }
+}
+
+}  // namespace moeflux::cpu
+
+#endif

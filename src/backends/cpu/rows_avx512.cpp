@@ -1,0 +1,313 @@
+// Stored rows as floats, and their products with one row of activations, for AVX-512 (F, BW, DQ,
+// VL). Includes nothing that could be instantiated here and linked into code for other processors.
+//
+// A decoder gives 16 columns of a row at a time. A product takes four rows at once, so that four
+// chains of additions hide each other's latency, and never stores the decoded weights.
+#if defined(__x86_64__)
+
+#include <cstdint>
+#include <cstring>
+
+#include <immintrin.h>
+
+#include "backends/cpu/kernels.h"
+#include "backends/cpu/rows.h"
+#include "quant/codec.h"
+
+namespace moeflux::cpu {
+namespace {
+
+constexpr std::int64_t kWidth = 16;
+// The rows of a product are short streams that the processor does not foresee.
+constexpr std::int64_t kAhead = 16 << 10;
+
+__mmask16 first_lanes(std::int64_t n) noexcept {
+  return static_cast<__mmask16>((1u << n) - 1);
+}
+template <class T>
+T load(const std::byte* at) noexcept {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+const __m512i& lane_numbers() noexcept {
+  alignas(64) static constexpr std::int32_t kNumbers[16] = {0, 1, 2,  3,  4,  5,  6,  7,
+                                                            8, 9, 10, 11, 12, 13, 14, 15};
+  return *static_cast<const __m512i*>(static_cast<const void*>(kNumbers));
+}
+
+// Bits bytes. Put together in registers: a word stored in parts and read as a whole would stall.
+template <int Bits>
+std::uint64_t load_8_codes(const std::byte* at) noexcept {
+  const auto byte = [&](int i) { return std::uint64_t{load<std::uint8_t>(at + i)} << (8 * i); };
+  if constexpr (Bits == 2) return load<std::uint16_t>(at);
+  if constexpr (Bits == 3) return load<std::uint16_t>(at) | byte(2);
+  if constexpr (Bits == 5) return load<std::uint32_t>(at) | byte(4);
+  return load<std::uint32_t>(at) | std::uint64_t{load<std::uint16_t>(at + 4)} << 32;  // 6
+}
+
+// A scale in all lanes.
+__m512 load_scale(DType dtype, const std::byte* plane, std::int64_t index) noexcept {
+  if (dtype == DType::F32) return _mm512_set1_ps(load<float>(plane + index * 4));
+  const auto half = load<std::int16_t>(plane + index * 2);
+  if (dtype == DType::F16) return _mm512_cvtph_ps(_mm256_set1_epi16(half));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_set1_epi32(half), 16));
+}
+
+// Codes of up to 4 bits choose from the 16 values they can have in their group.
+template <int Bits>
+class Affine {
+ public:
+  static constexpr bool kTable = Bits <= 4;
+
+  void open(const WeightView& m, std::int64_t row) noexcept {
+    data_ = m.data + row * (m.cols * Bits / 8);
+    dtype_ = m.format.scale_dtype;
+    const std::int64_t first = row * (m.cols / m.format.group);
+    const std::int64_t size = dtype_ == DType::F32 ? 4 : 2;
+    scales_ = m.scales + first * size;
+    biases_ = m.biases + first * size;
+  }
+  static std::int64_t segment_cols(const WeightView& m) noexcept { return m.format.group; }
+  const std::byte* address(std::int64_t c) const noexcept { return data_ + c * Bits / 8; }
+
+  void enter(std::int64_t segment) noexcept {
+    scale_ = load_scale(dtype_, scales_, segment);
+    bias_ = load_scale(dtype_, biases_, segment);
+    if constexpr (kTable) {
+      const __m512i codes = _mm512_and_si512(lane_numbers(), _mm512_set1_epi32((1 << Bits) - 1));
+      scale_ = value_of(codes);
+    }
+  }
+  __m512 at(std::int64_t c) const noexcept {
+    if constexpr (kTable) {
+      return _mm512_permutexvar_ps(codes(address(c)), scale_);  // looks at 4 bits of an index
+    } else {
+      return value_of(codes(address(c)));
+    }
+  }
+  __m512 at(std::int64_t c, __mmask16) const noexcept { return at(c); }  // groups are whole
+
+ private:
+  __m512 value_of(__m512i codes) const noexcept {
+    return _mm512_add_ps(_mm512_mul_ps(scale_, _mm512_cvtepi32_ps(codes)), bias_);
+  }
+  // 16 codes are 2 Bits bytes. For tables, higher bits of a lane are not cleared.
+  static __m512i codes(const std::byte* at) noexcept {
+    if constexpr (Bits == 8) {
+      return _mm512_cvtepu8_epi32(load<__m128i>(at));
+    } else if constexpr (kTable) {
+      // Lanes 0..7 from the first word, the others from the one that ends with the last code.
+      constexpr int kSecond = Bits == 2 ? 0 : 2 * Bits - 4;
+      const __m512i second_shift = _mm512_set1_epi32(8 * Bits - 8 * kSecond);
+      const __m512i in_half = _mm512_and_si512(lane_numbers(), _mm512_set1_epi32(7));
+      const __m512i shift =
+          _mm512_mask_add_epi32(times_bits(in_half), 0xFF00, times_bits(in_half), second_shift);
+      const __m512i words =
+          _mm512_mask_set1_epi32(_mm512_set1_epi32(load<std::int32_t>(at)), Bits == 2 ? 0 : 0xFF00,
+                                 load<std::int32_t>(at + kSecond));
+      return _mm512_srlv_epi32(words, shift);
+    } else {
+      constexpr std::uint64_t kSpread = 0x0101010101010101u * ((1u << Bits) - 1);
+      const std::uint64_t first = load_8_codes<Bits>(at), second = load_8_codes<Bits>(at + Bits);
+      return _mm512_cvtepu8_epi32(
+          _mm_set_epi64x(static_cast<long long>(_pdep_u64(second, kSpread)),
+                         static_cast<long long>(_pdep_u64(first, kSpread))));
+    }
+  }
+  static __m512i times_bits(__m512i numbers) noexcept {
+    return _mm512_mullo_epi32(numbers, _mm512_set1_epi32(Bits));
+  }
+
+  const std::byte* data_;
+  DType dtype_;
+  const std::byte* scales_;
+  const std::byte* biases_;
+  __m512 scale_, bias_;  // for tables, scale_ is the table
+};
+
+template <WeightKind Kind>
+class Plain {
+ public:
+  static constexpr int kBytes = Kind == WeightKind::F32 ? 4 : 2;
+
+  void open(const WeightView& m, std::int64_t row) noexcept {
+    data_ = m.data + row * m.cols * kBytes;
+  }
+  static std::int64_t segment_cols(const WeightView& m) noexcept { return m.cols; }
+  const std::byte* address(std::int64_t c) const noexcept { return data_ + c * kBytes; }
+  void enter(std::int64_t) noexcept {}
+  __m512 at(std::int64_t c) const noexcept { return at(c, 0xFFFF); }
+  __m512 at(std::int64_t c, __mmask16 lanes) const noexcept {
+    if constexpr (Kind == WeightKind::F32) {
+      return _mm512_maskz_loadu_ps(lanes, address(c));
+    } else {
+      const __m256i halves = _mm256_maskz_loadu_epi16(lanes, address(c));
+      if constexpr (Kind == WeightKind::F16) return _mm512_cvtph_ps(halves);
+      return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
+    }
+  }
+
+ private:
+  const std::byte* data_;
+};
+
+// E4M3: exponent and mantissa go to their places in a float, and 2^120 mends the bias of the
+// exponent; subnormal numbers come out right as well.
+class Fp8 {
+ public:
+  void open(const WeightView& m, std::int64_t row) noexcept {
+    data_ = m.data + row * m.cols;
+    dtype_ = m.format.scale_dtype;
+    const std::int64_t per_row = (m.cols + m.format.block - 1) / m.format.block;
+    const std::int64_t first = (m.block_row0 + row) / m.format.block * per_row;
+    scales_ = m.scales + first * (dtype_ == DType::F32 ? 4 : 2);
+  }
+  static std::int64_t segment_cols(const WeightView& m) noexcept { return m.format.block; }
+  const std::byte* address(std::int64_t c) const noexcept { return data_ + c; }
+  void enter(std::int64_t segment) noexcept { scale_ = load_scale(dtype_, scales_, segment); }
+  __m512 at(std::int64_t c) const noexcept { return at(c, 0xFFFF); }
+  __m512 at(std::int64_t c, __mmask16 lanes) const noexcept {
+    const __m128i bytes = _mm_maskz_loadu_epi8(lanes, address(c));
+    const __m512i wide = _mm512_slli_epi32(_mm512_cvtepi8_epi32(bytes), 20);
+    const __m512i bits =
+        _mm512_and_si512(wide, _mm512_set1_epi32(static_cast<std::int32_t>(0x87F00000u)));
+    __m512 value = _mm512_mul_ps(_mm512_castsi512_ps(bits), _mm512_set1_ps(0x1p120f));
+    const __m128i most = _mm_set1_epi8(0x7F);
+    const __mmask16 nan = _mm_cmpeq_epi8_mask(_mm_and_si128(bytes, most), most);
+    if (__builtin_expect(nan != 0, 0)) {
+      const __m512i sign =
+          _mm512_and_si512(wide, _mm512_set1_epi32(static_cast<std::int32_t>(0x80000000u)));
+      value = _mm512_mask_mov_ps(
+          value, nan, _mm512_castsi512_ps(_mm512_or_si512(sign, _mm512_set1_epi32(0x7FC00000))));
+    }
+    return _mm512_mul_ps(value, scale_);
+  }
+
+ private:
+  const std::byte* data_;
+  DType dtype_;
+  const std::byte* scales_;
+  __m512 scale_;
+};
+
+template <class Decoder>
+void decode(const WeightView& m, std::int64_t row, float* out) noexcept {
+  Decoder decoder;
+  decoder.open(m, row);
+  const std::int64_t segment = Decoder::segment_cols(m);
+  for (std::int64_t begin = 0, s = 0; begin < m.cols; begin += segment, ++s) {
+    const std::int64_t end = begin + segment < m.cols ? begin + segment : m.cols;
+    decoder.enter(s);
+    std::int64_t c = begin;
+    for (; c + kWidth <= end; c += kWidth) _mm512_storeu_ps(out + c, decoder.at(c));
+    if (c < end) {
+      const __mmask16 lanes = first_lanes(end - c);
+      _mm512_mask_storeu_ps(out + c, lanes, decoder.at(c, lanes));
+    }
+  }
+}
+
+// The tree of the scalar reference: 16, 8, 4, 2, 1 lanes.
+float sum_lanes(__m512 sum) noexcept {
+  const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(sum), _mm512_extractf32x8_ps(sum, 1));
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+
+template <class Decoder, int R>
+void products(const WeightView& m, std::int64_t row, const float* x, float* y) noexcept {
+  Decoder decoders[R];
+  __m512 sums[R];
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r) {
+    decoders[r].open(m, row + r);
+    sums[r] = _mm512_setzero_ps();
+  }
+  const std::int64_t segment = Decoder::segment_cols(m);
+  for (std::int64_t begin = 0, s = 0; begin < m.cols; begin += segment, ++s) {
+    const std::int64_t end = begin + segment < m.cols ? begin + segment : m.cols;
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) decoders[r].enter(s);
+    std::int64_t c = begin;
+    for (; c + kWidth <= end; c += kWidth) {
+      const __m512 values = _mm512_loadu_ps(x + c);
+#pragma GCC unroll 4
+      for (int r = 0; r < R; ++r) {
+        _mm_prefetch(decoders[r].address(c) + kAhead, _MM_HINT_T1);
+        sums[r] = _mm512_add_ps(sums[r], _mm512_mul_ps(decoders[r].at(c), values));
+      }
+    }
+    if (c < end) {  // only at the end of a row: the lanes after it stay as they are
+      const __mmask16 lanes = first_lanes(end - c);
+      const __m512 values = _mm512_maskz_loadu_ps(lanes, x + c);
+#pragma GCC unroll 4
+      for (int r = 0; r < R; ++r) {
+        sums[r] = _mm512_mask_add_ps(sums[r], lanes, sums[r],
+                                     _mm512_mul_ps(decoders[r].at(c, lanes), values));
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r) y[r] = sum_lanes(sums[r]);
+}
+
+// Calls visit.operator()<Decoder>(); false when there is none for this format.
+template <class Visit>
+bool with_decoder(const WeightFormat& format, const Visit& visit) noexcept {
+  switch (format.kind) {
+    case WeightKind::F32:
+      return visit.template operator()<Plain<WeightKind::F32>>(), true;
+    case WeightKind::F16:
+      return visit.template operator()<Plain<WeightKind::F16>>(), true;
+    case WeightKind::BF16:
+      return visit.template operator()<Plain<WeightKind::BF16>>(), true;
+    case WeightKind::Fp8Block:
+      if (format.block % kWidth != 0) return false;
+      return visit.template operator()<Fp8>(), true;
+    case WeightKind::Affine:
+      break;
+  }
+  switch (format.bits) {
+    case 2:
+      return visit.template operator()<Affine<2>>(), true;
+    case 3:
+      return visit.template operator()<Affine<3>>(), true;
+    case 4:
+      return visit.template operator()<Affine<4>>(), true;
+    case 5:
+      return visit.template operator()<Affine<5>>(), true;
+    case 6:
+      return visit.template operator()<Affine<6>>(), true;
+    case 8:
+      return visit.template operator()<Affine<8>>(), true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+void decode_row_avx512(const WeightView& m, std::int64_t row, float* out) noexcept {
+  const auto decode_it = [&]<class Decoder>() { decode<Decoder>(m, row, out); };
+  if (!with_decoder(m.format, decode_it)) decode_row(m, row, out);
+}
+
+void matvec_avx512(const WeightView& m, std::int64_t row, std::int64_t n_rows, const float* x,
+                   float* y, float* scratch) noexcept {
+  const auto multiply = [&]<class Decoder>() {
+    std::int64_t r = 0;
+    for (; r + 4 <= n_rows; r += 4) products<Decoder, 4>(m, row + r, x, y + r);
+    for (; r < n_rows; ++r) products<Decoder, 1>(m, row + r, x, y + r);
+  };
+  if (with_decoder(m.format, multiply)) return;
+  for (std::int64_t r = 0; r < n_rows; ++r) {
+    decode_row(m, row + r, scratch);
+    y[r] = avx512_kernels().dot(scratch, x, m.cols);
+  }
+}
+
+}  // namespace moeflux::cpu
+
+#endif

@@ -1,0 +1,198 @@
+#include "engine/bench.h"
+
+#include <algorithm>
+#include <chrono>
+#include <random>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "engine/measure_memory.h"
+#include "io/measure_reader.h"
+
+namespace moeflux {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  const std::size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+template <class Pick>
+double median_of(const BenchTest& test, Pick pick) {
+  std::vector<double> values;
+  for (const BenchRun& run : test.runs) values.push_back(pick(run));
+  return median(values);
+}
+
+class Bench {
+ public:
+  Bench(Engine& engine, const BenchOptions& options)
+      : engine_(engine),
+        options_(options),
+        session_(engine.new_session()),
+        random_(options.seed),
+        logits_(static_cast<std::size_t>(engine.config().n_vocab)) {}
+
+  void warm_up() {
+    say("warming up");
+    session_.reset();
+    generate(std::min(options_.n_warm_up, engine_.context_length()));
+  }
+
+  BenchRun run(const BenchTest& test) {
+    BenchRun result;
+    if (options_.measure_machine) measure_machine(result);
+    say(test.name);
+    session_.reset();
+    const Activity before = activity_of(engine_);
+    const Clock::time_point start = Clock::now();
+    if (test.one_by_one) {
+      generate(test.n_tokens);
+    } else {
+      engine_.prefill(session_, tokens(test.n_tokens));
+    }
+    result.seconds = since(start);
+    result.activity = activity_of(engine_) - before;
+    return result;
+  }
+
+ private:
+  void say(const std::string& what) {
+    if (options_.progress) options_.progress(what);
+  }
+
+  std::vector<TokenId> tokens(std::int64_t n) {
+    std::uniform_int_distribution<TokenId> any(0,
+                                               static_cast<TokenId>(engine_.config().n_vocab - 1));
+    std::vector<TokenId> all(static_cast<std::size_t>(n));
+    for (TokenId& token : all) token = any(random_);
+    return all;
+  }
+
+  void generate(std::int64_t n) {
+    for (const TokenId token : tokens(n)) {
+      const Span span{.session = &session_, .tokens = {&token, 1}, .logits = logits_.data()};
+      engine_.run({&span, 1});
+    }
+  }
+
+  void measure_machine(BenchRun& result) {
+    say("measuring memory");
+    result.memory_speed = measure_memory(engine_.backend().n_threads(),
+                                         {.bytes = std::size_t{128} << 20, .seconds = 0.3})
+                              .bytes_per_second;
+    const ExpertStore& store = engine_.experts().store();
+    if (engine_.experts().holds_all() || store.n_experts_total() == 0) return;
+    say("measuring the drive");
+    MeasureOptions measure;
+    measure.record_bytes = store.read_bytes({0, 0});
+    measure.records_in_flight = 8;  // about what a layer asks for
+    measure.max_seconds = 1;
+    measure.seed = random_();
+    measure.register_memory = false;
+    result.disk_speed =
+        measure_reader(store.source().disk_paths(), engine_.reader_options(), measure)
+            .bytes_per_second();
+  }
+
+  Engine& engine_;
+  const BenchOptions& options_;
+  Session session_;
+  std::mt19937_64 random_;
+  std::vector<float> logits_;
+};
+
+}  // namespace
+
+double BenchTest::median_seconds() const {
+  return median_of(*this, [](const BenchRun& run) { return run.seconds; });
+}
+
+double BenchTest::spread() const {
+  const auto [least, most] = std::minmax_element(
+      runs.begin(), runs.end(),
+      [](const BenchRun& a, const BenchRun& b) { return a.seconds < b.seconds; });
+  return (most->seconds - least->seconds) / median_seconds();
+}
+
+TokenTraffic token_traffic(const Engine& engine, std::int64_t length) {
+  const ModelConfig& config = engine.config();
+  const auto per_position =
+      static_cast<double>(Session::bytes_needed(config, 2) - Session::bytes_needed(config, 1));
+  const double fixed = static_cast<double>(Session::bytes_needed(config, 1)) - per_position;
+  return {.weights = static_cast<double>(engine.sizes().dense_bytes_per_token +
+                                         engine.sizes().expert_bytes_per_token()),
+          .state = 2 * fixed + per_position * static_cast<double>(length)};
+}
+
+BenchBounds bounds_of(const Engine& engine, const BenchTest& test) {
+  const auto n = static_cast<double>(test.n_tokens);
+  const double memory = median_of(test, [](const BenchRun& run) { return run.memory_speed; });
+  const double disk = median_of(test, [](const BenchRun& run) { return run.disk_speed; });
+  const auto per_token = [&](auto pick) { return median_of(test, pick) / n; };
+  BenchBounds bounds;
+  bounds.seconds = test.median_seconds() / n;
+  if (memory > 0) {
+    bounds.memory_seconds = token_traffic(engine, test.n_tokens / 2).total() / memory;
+  }
+  bounds.bytes_missed = per_token([](const BenchRun& run) {
+    const LayerActivity total = run.activity.total();
+    const double record =
+        total.misses > 0
+            ? static_cast<double>(total.bytes) / static_cast<double>(total.misses)
+            : static_cast<double>(run.activity.bytes_read) /
+                  static_cast<double>(std::max<std::uint64_t>(run.activity.guessed, 1));
+    return static_cast<double>(total.bytes) +
+           record * static_cast<double>(run.activity.guesses_used);
+  });
+  bounds.bytes_read =
+      per_token([](const BenchRun& run) { return static_cast<double>(run.activity.bytes_read); });
+  if (disk > 0) bounds.disk_seconds = bounds.bytes_missed / disk;
+  bounds.hit_rate = median_of(test, [](const BenchRun& run) {
+    const LayerActivity total = run.activity.total();
+    const auto asked = static_cast<double>(total.hits + total.misses);
+    const auto held = static_cast<double>(total.hits - run.activity.guesses_used);
+    return asked > 0 ? held / asked : 1.0;
+  });
+  bounds.wait_seconds = per_token(
+      [](const BenchRun& run) { return static_cast<double>(run.activity.total().wait_ns) * 1e-9; });
+  bounds.compute_seconds = per_token([](const BenchRun& run) {
+    return static_cast<double>(run.activity.total().compute_ns) * 1e-9;
+  });
+  return bounds;
+}
+
+std::vector<BenchTest> run_bench(Engine& engine, const BenchOptions& options) {
+  std::vector<BenchTest> tests;
+  const auto add = [&](const char* prefix, const std::vector<std::int64_t>& sizes,
+                       bool one_by_one) {
+    for (const std::int64_t n : sizes) {
+      if (n <= 0) continue;
+      if (n > engine.context_length()) {
+        fail(Errc::BadInput, "{} tokens do not fit into a context of {} (raise it with -c)", n,
+             engine.context_length());
+      }
+      tests.push_back({fmt::format("{}{}", prefix, n), one_by_one, n, {}});
+    }
+  };
+  add("pp", options.n_prompt, false);
+  add("tg", options.n_generate, true);
+
+  Bench bench(engine, options);
+  bench.warm_up();
+  for (int i = 0; i < options.repetitions; ++i) {  // interleaved: a slow moment hits all tests
+    for (BenchTest& test : tests) test.runs.push_back(bench.run(test));
+  }
+  return tests;
+}
+
+}  // namespace moeflux
