@@ -88,7 +88,7 @@ class Bench {
   void measure_machine(BenchRun& result) {
     say("measuring memory");
     result.memory_speed = measure_memory(engine_.backend().n_threads(),
-                                         {.bytes = std::size_t{128} << 20, .seconds = 0.3})
+                                         {.bytes = std::size_t{512} << 20, .seconds = 0.3})
                               .bytes_per_second;
     const ExpertStore& store = engine_.experts().store();
     if (engine_.experts().holds_all() || store.n_experts_total() == 0) return;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kSettleSteps = 2;  // of each trial: reads of the width before still run
 constexpr int kTrialSteps = 6;   // of each trial, settling included
-constexpr int kTrialRounds = 3;  // interleaved, so that a slow moment does not decide
+constexpr int kTrialRounds = 2;  // interleaved, so that a slow moment does not decide
 constexpr int kExploitSteps = 256;
 constexpr double kWorthwhile = 0.03;  // a smaller gain is not told from noise
 constexpr double kWaitMatters = 0.05;
@@ -36,8 +36,8 @@ LookaheadGovernor::LookaheadGovernor(std::vector<int> widths)
 
 LookaheadGovernor LookaheadGovernor::for_top_k(int top_k) {
   if (top_k <= 0) return LookaheadGovernor({0});
-  std::vector<int> widths{0, std::max(1, top_k / 2), top_k};
-  if (widths[1] == widths[2]) widths.pop_back();
+  std::vector<int> widths{0, std::max(1, top_k / 2), std::max(1, top_k * 3 / 4), top_k};
+  widths.erase(std::unique(widths.begin(), widths.end()), widths.end());
   return LookaheadGovernor(std::move(widths));
 }
 

@@ -46,6 +46,8 @@ void Forward::run(std::span<const Span> batch, ForwardObserver* observer) {
   }
   if (observer_ != nullptr) observer_->on_hidden(0, x, n);
 
+  layer_index_ = -1;
+  look_ahead(x, n);
   for (int i = 0; i < config_.n_layers(); ++i) {
     layer_index_ = i;
     rows_.clear();

@@ -118,7 +118,8 @@ class Forward {
   std::int64_t max_tokens_;
   Workspace workspace_;
   ForwardObserver* observer_ = nullptr;
-  int layer_index_ = 0;  // of the layer being computed; n_layers: the MTP layer
+  int layer_index_ =
+      0;  // of the layer being computed; -1: before the first; n_layers: the MTP layer
   int lookahead_ = 0;
   std::vector<Rows> rows_;
   RouterScratch router_scratch_;

@@ -9,7 +9,7 @@
 namespace moeflux {
 
 void Forward::look_ahead(const float* x, std::int64_t n) {
-  const auto next = static_cast<std::size_t>(layer_index_) + 1;
+  const auto next = static_cast<std::size_t>(layer_index_ + 1);
   if (lookahead_ == 0 || next >= config_.layers.size() || experts_.holds_all()) return;
   const auto* spec = std::get_if<MoeSpec>(&config_.layers[next].ffn);
   if (spec == nullptr) return;
