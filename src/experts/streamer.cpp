@@ -9,7 +9,9 @@
 namespace moeflux {
 namespace {
 
-// Reads that run ahead are kept few: those of a request queue up behind them on the disk.
+// Reads in flight share the disk. While a request waits, others only fill up what a disk needs to
+// be busy; when nobody waits any more, all guesses may go, for the time of computing.
+constexpr std::size_t kBusyDepth = 4;
 constexpr std::size_t kMaxGuessesInFlight = 32;
 constexpr std::size_t kMaxWarmingInFlight = 8;
 
@@ -87,6 +89,7 @@ bool ExpertStreamer::fetch(ExpertKey key, Purpose purpose) {
     stats_.bytes_read += reads[i].bytes;
   }
   transfer(slot) = {static_cast<int>(reads.size()), 0, {}, std::nullopt, purpose};
+  n_awaited_ += purpose == Purpose::Demand;
   stats_.guessed += purpose == Purpose::Guess;
   stats_.warmed += purpose == Purpose::Warm;
   reader_->submit(ops_);
@@ -94,7 +97,8 @@ bool ExpertStreamer::fetch(ExpertKey key, Purpose purpose) {
 }
 
 void ExpertStreamer::pump() {
-  while (!guesses_.empty() && reader_->in_flight() < kMaxGuessesInFlight) {
+  const std::size_t limit = n_awaited_ > 0 ? kBusyDepth : kMaxGuessesInFlight;
+  while (!guesses_.empty() && reader_->in_flight() < limit) {
     const ExpertKey key = guesses_.front();
     if (cache_.find(key) < 0 && !fetch(key, Purpose::Guess)) return;
     guesses_.pop_front();
@@ -148,6 +152,7 @@ void ExpertStreamer::reap(bool block) {
                   [&](std::int64_t i) { check(finished_[static_cast<std::size_t>(i)]); });
   }
   for (const int slot : finished_) {
+    n_awaited_ -= transfer(slot).purpose == Purpose::Demand;
     if (transfer(slot).why) {
       cache_.fail(slot);
     } else {
@@ -191,13 +196,13 @@ ExpertStreamer::Request::Request(ExpertStreamer* streamer, int bank,
       continue;
     }
     ++stats.hits;
-    if (std::exchange(s.transfer(slot).purpose, Purpose::Demand) == Purpose::Guess) {
-      ++s.stats_.guesses_used;
-    }
+    const Purpose purpose = std::exchange(s.transfer(slot).purpose, Purpose::Demand);
+    if (purpose == Purpose::Guess) ++s.stats_.guesses_used;
     s.cache_.pin(slot);
     if (s.cache_.state(slot) == ExpertCache::State::Ready) {
       ready_.push_back({i, slot});
     } else {
+      s.n_awaited_ += purpose != Purpose::Demand;
       reading_.push_back({i, slot});
     }
   }

@@ -164,6 +164,7 @@ class ExpertStreamer {
   ParallelFor parallel_for_;
   std::vector<Transfer> transfers_;  // [n_slots]
   std::vector<int> finished_;        // slots whose last read has been reported
+  std::size_t n_awaited_ = 0;        // experts on their way that a request has asked for
   std::deque<ExpertKey> guesses_, to_warm_;
   std::vector<ReadOp> ops_;
   std::vector<ReadResult> results_;
