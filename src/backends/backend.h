@@ -51,7 +51,6 @@ struct BackendOptions {
   std::string_view cpu_isa = {};  // "scalar", "avx2", ...; empty: the best this processor has
   int n_threads = 0;              // 0: every core this process may use
   Precision precision = Precision::Exact;
-  std::int64_t max_context = 0;  // longest sequence attention will see: sizes scratch
 };
 
 std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options);

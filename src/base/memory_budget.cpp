@@ -1,57 +1,10 @@
 #include "base/memory_budget.h"
 
-#include <algorithm>
-#include <charconv>
-#include <fstream>
-#include <optional>
-#include <sstream>
-
-#include <unistd.h>
+#include <utility>
 
 #include "base/error.h"
 
 namespace moeflux {
-namespace {
-
-std::optional<std::uint64_t> read_number(const std::string& path) {
-  std::ifstream in(path);
-  std::uint64_t value = 0;
-  if (in >> value) return value;  // "max" is not a number: no limit
-  return std::nullopt;
-}
-
-std::uint64_t mem_available() {
-  std::ifstream in("/proc/meminfo");
-  std::string key, unit;
-  std::uint64_t kib = 0;
-  while (in >> key >> kib) {
-    if (key == "MemAvailable:") return kib * 1024;
-    std::getline(in, unit);
-  }
-  return UINT64_MAX;
-}
-
-// cgroup v2: the tightest limit on the way from this process's group to the root.
-std::uint64_t cgroup_available() {
-  std::ifstream in("/proc/self/cgroup");
-  std::uint64_t best = UINT64_MAX;
-  for (std::string line; std::getline(in, line);) {
-    if (line.rfind("0::", 0) != 0) continue;
-    std::string group = line.substr(3);
-    while (true) {
-      const std::string dir = "/sys/fs/cgroup" + group;
-      const auto limit = read_number(dir + "/memory.max");
-      const auto used = read_number(dir + "/memory.current");
-      if (limit && used) best = std::min(best, *limit > *used ? *limit - *used : 0);
-      const std::size_t slash = group.rfind('/');
-      if (group.empty() || slash == std::string::npos) break;
-      group.resize(slash);
-    }
-  }
-  return best;
-}
-
-}  // namespace
 
 MemoryBudget::Reservation::Reservation(Reservation&& other) noexcept
     : budget_(std::exchange(other.budget_, nullptr)),
@@ -95,17 +48,6 @@ std::uint64_t MemoryBudget::available() const {
 std::map<std::string, std::uint64_t> MemoryBudget::by_tag() const {
   const std::lock_guard lock(mutex_);
   return by_tag_;
-}
-
-std::uint64_t available_memory() {
-  return std::min(mem_available(), cgroup_available());
-}
-
-std::uint64_t process_memory() {
-  std::ifstream statm("/proc/self/statm");
-  std::uint64_t size = 0, resident = 0;
-  statm >> size >> resident;
-  return resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
 std::string format_bytes(std::uint64_t bytes) {

@@ -47,12 +47,6 @@ class MemoryBudget {
   std::map<std::string, std::uint64_t> by_tag_;
 };
 
-// What this process may still use: the smaller of MemAvailable and what its cgroups leave.
-std::uint64_t available_memory();
-
-// What this process occupies now (its resident set).
-std::uint64_t process_memory();
-
 std::string format_bytes(std::uint64_t bytes);  // "6.0 GiB"
 
 }  // namespace moeflux

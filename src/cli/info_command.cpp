@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "base/memory_budget.h"
+#include "base/memory_limits.h"
 #include "cli/build_info.h"
 #include "cli/commands.h"
 #include "cli/environment.h"
@@ -33,7 +34,7 @@ Json program_json() {
           {"build_type", build_type()},
           {"compiler", compiler()},
           {"cpu", {{"name", cpu.name}, {"cores", cpu.n_cores}, {"features", cpu.features}}},
-          {"memory_available", available_memory()},
+          {"memory_available", usable_memory(read_memory_limits())},
           {"backends", backend_names()},
           {"families", std::move(families_json)},
           {"environment", std::move(environment)}};
@@ -48,7 +49,7 @@ std::string program_text() {
   line("version", version_line());
   line("cpu", fmt::format("{}, {} cores", cpu.name, cpu.n_cores));
   line("features", fmt::format("{}", fmt::join(cpu.features, " ")));
-  line("memory", format_bytes(available_memory()) + " available");
+  line("memory", format_bytes(usable_memory(read_memory_limits())) + " available");
   line("backends", fmt::format("{}", fmt::join(backend_names(), ", ")));
   std::vector<std::string_view> names;
   for (const Family* family : families()) names.push_back(family->name);

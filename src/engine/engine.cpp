@@ -63,10 +63,8 @@ Engine::Engine(const std::string& path, const EngineOptions& options)
   program_ = budget_.reserve("program", plan_.program_bytes);
   weights_ = std::make_unique<WeightStore>(*source_, model_.index.tensors, *reader, budget_,
                                            options.progress);
-  backend_ = make_cpu_backend({.cpu_isa = options.cpu_isa,
-                               .n_threads = options.n_threads,
-                               .precision = options.precision,
-                               .max_context = context_length_});
+  backend_ = make_cpu_backend(
+      {.cpu_isa = options.cpu_isa, .n_threads = options.n_threads, .precision = options.precision});
   // Where all experts fit there is nothing to choose.
   if (!options.profile_directory.empty() && plan_.n_slots < plan_.max_slots) {
     profile_.emplace(options.profile_directory, *source_, store.ids());
@@ -99,11 +97,12 @@ void Engine::warm_cache(const EngineOptions& options) {
   }
   // What is there already is skipped, what does not fit is never read.
   if (experts_->holds_all() || options.preload) add_evenly(ids, keys);
-  const std::size_t n_all = keys.size();
   experts_->warm(std::move(keys));
   if (!options.preload) return;
-  experts_->finish_warming([&](std::uint64_t n_left) {
-    if (options.progress) options.progress(n_all - n_left, n_all);
+  const ExpertCache& cache = experts_->cache();
+  experts_->finish_warming([&] {
+    const std::uint64_t slot = plan_.slot_bytes;
+    if (options.progress) options.progress(cache.n_held() * slot, cache.capacity() * slot);
   });
 }
 
@@ -146,20 +145,27 @@ void Engine::run(std::span<const Span> batch, ForwardObserver* observer) {
   const int width = one_token ? governor_.width() : governor_.widest();
   forward_->set_lookahead(fixed_lookahead_.value_or(width));
 
-  const StreamerStats before = experts_->stats();
+  const StreamerStats& stats = experts_->stats();
+  const BankStats before = stats.total();
+  const StepSample sums{.wall_ns = 0,
+                        .wait_ns = before.wait_ns,
+                        .misses = before.misses,
+                        .bytes_read = stats.bytes_read,
+                        .guessed = stats.guessed,
+                        .guesses_used = stats.guesses_used};
   std::uint64_t wall_ns = 0;
   {
     const Stopwatch stopwatch(wall_ns);
     forward_->run(batch, observer);
   }
   if (!one_token) return;
-  const StreamerStats& after = experts_->stats();
+  const BankStats after = stats.total();
   governor_.record({.wall_ns = wall_ns,
-                    .wait_ns = after.total().wait_ns - before.total().wait_ns,
-                    .misses = after.total().misses - before.total().misses,
-                    .bytes_read = after.bytes_read - before.bytes_read,
-                    .guessed = after.guessed - before.guessed,
-                    .guesses_used = after.guesses_used - before.guesses_used});
+                    .wait_ns = after.wait_ns - sums.wait_ns,
+                    .misses = after.misses - sums.misses,
+                    .bytes_read = stats.bytes_read - sums.bytes_read,
+                    .guessed = stats.guessed - sums.guessed,
+                    .guesses_used = stats.guesses_used - sums.guesses_used});
 }
 
 Session Engine::new_session() {

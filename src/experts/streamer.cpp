@@ -125,11 +125,11 @@ void ExpertStreamer::warm(std::vector<ExpertKey> experts) {
   pump();
 }
 
-void ExpertStreamer::finish_warming(const std::function<void(std::uint64_t)>& progress) {
+void ExpertStreamer::finish_warming(const std::function<void()>& progress) {
   while (!to_warm_.empty() || reader_->in_flight() > 0) {
     pump();
     reap(/*block=*/true);
-    if (progress) progress(to_warm_.size());
+    if (progress) progress();
   }
 }
 

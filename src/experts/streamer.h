@@ -123,8 +123,9 @@ class ExpertStreamer {
 
   // Fills empty slots with these, in this order, whenever the disk has nothing better to do.
   void warm(std::vector<ExpertKey> experts);
-  // Waits for warm() to come to its end. Throws Error when a read fails.
-  void finish_warming(const std::function<void(std::uint64_t n_left)>& progress = {});
+  // Waits for warm() to come to its end. A read that fails leaves its slot empty: who asks for that
+  // expert is told why.
+  void finish_warming(const std::function<void()>& progress = {});
 
   // Whether every expert has a slot: then nothing is ever read twice.
   bool holds_all() const { return cache_.capacity() >= store_.n_experts_total(); }

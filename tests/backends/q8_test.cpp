@@ -224,8 +224,7 @@ TEST_P(Q8Tables, WhatIsNotFiniteStaysSo) {
 INSTANTIATE_TEST_SUITE_P(Isa, Q8Tables, testing::ValuesIn(test::supported_isas()));
 
 std::unique_ptr<Backend> backend_of(const std::string& isa, int n_threads, Precision precision) {
-  return make_cpu_backend(
-      {.cpu_isa = isa, .n_threads = n_threads, .precision = precision, .max_context = 0});
+  return make_cpu_backend({.cpu_isa = isa, .n_threads = n_threads, .precision = precision});
 }
 
 // Root of the mean square of the difference, relative to that of `want`.
@@ -295,6 +294,51 @@ TEST(RoundedBackend, RowsDoNotDependOnEachOther) {
           EXPECT_EQ(some[2 * i * width], -1.0f);
         }
       }
+    }
+  }
+}
+
+// Which operations come in one call depends on what a cache holds: it must not change a bit, though
+// shapes and formats differ, as those of a shared and a routed expert may.
+TEST(RoundedBackend, OperationsOfOneCallDoNotDependOnEachOther) {
+  Random random(10);
+  const std::int64_t d = 128, n = 3;
+  struct Ffn {
+    RandomWeight gate, up, down;
+  };
+  const auto make = [&](const WeightFormat& format, std::int64_t d_ff) {
+    return Ffn{{random, format, d_ff, d}, {random, format, d_ff, d}, {random, format, d, d_ff}};
+  };
+  const WeightFormat four{WeightKind::Affine, 4, 64, 0, DType::BF16};
+  const WeightFormat eight{WeightKind::Affine, 8, 32, 0, DType::F16};
+  const WeightFormat plain{WeightKind::BF16, 0, 0, 0, DType::F32};
+  const std::vector<Ffn> all{
+      make(four, 192),
+      make(four, 64),
+      make(four, 64),
+      make(eight, 64),
+      make(plain, 64),
+      make(four, 64),
+      {{random, four, 64, d}, {random, eight, 64, d}, {random, four, d, 64}}};
+  const std::vector<float> x = random.floats(n * d);
+  for (const Precision precision : {Precision::Exact, Precision::Fine, Precision::Fast}) {
+    const auto backend = backend_of("", 2, precision);
+    std::vector<std::vector<float>> alone, together;
+    std::vector<std::vector<float>> hidden(all.size(), std::vector<float>(n * 192));
+    std::vector<FfnOp> ops;
+    alone.assign(all.size(), std::vector<float>(static_cast<std::size_t>(n * d)));
+    together = alone;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      FfnOp op{all[i].gate.view(), all[i].up.view(), all[i].down.view(), x.data(), n, {}, {},
+               hidden[i].data(),   alone[i].data()};
+      backend->ffn(op);
+      op.y = together[i].data();
+      ops.push_back(op);
+    }
+    backend->ffns(ops);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      expect_same_bits(alone[i], together[i],
+                       fmt::format("{} of {}", i, precision_name(precision)));
     }
   }
 }

@@ -16,9 +16,8 @@ TEST(BenchCommandTest, PrintsATableForPeople) {
 }
 
 TEST(BenchCommandTest, PrintsJsonForScripts) {
-  const Outcome outcome =
-      run_moeflux({"bench", source_path("models/demo"), "-p", "0", "-n", "4,6", "-r", "2", "-t",
-                   "1,2", "-o", "json", "--ram", "512M"});
+  const Outcome outcome = run_moeflux({"bench", source_path("models/demo"), "-p", "0", "-n", "4,6",
+                                       "-r", "2", "-t", "1,2", "-o", "json", "--ram", "512M"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const Json json = parse_json(outcome.out, "stdout");
   ASSERT_EQ(json.size(), 4u);
@@ -37,6 +36,15 @@ TEST(BenchCommandTest, RefusesWhatItCannotMeasure) {
   EXPECT_EQ(run_moeflux({"bench", model, "-o", "xml"}).exit_code, 2);
   EXPECT_EQ(run_moeflux({"bench", model, "-r", "0"}).exit_code, 2);
   EXPECT_EQ(run_moeflux({"bench", model, "--precision", "loose"}).exit_code, 2);
+  EXPECT_EQ(run_moeflux({"bench", model, "--reader", "mmap"}).exit_code, 2);
+  EXPECT_EQ(run_moeflux({"bench", model, "--lookahead", "-1"}).exit_code, 2);
+  const Outcome policy = run_moeflux({"bench", model, "--cache-policy", "oracle"});
+  EXPECT_NE(policy.exit_code, 0);
+  EXPECT_NE(policy.err.find("learned"), std::string::npos) << policy.err;
+  const Outcome isa =
+      run_moeflux({"bench", model}, {.text = "", .env = {{"MOEFLUX_CPU_ISA", "mmx"}}});
+  EXPECT_EQ(isa.exit_code, 1);
+  EXPECT_NE(isa.err.find("scalar"), std::string::npos) << isa.err;
 }
 
 }  // namespace

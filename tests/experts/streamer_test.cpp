@@ -282,6 +282,19 @@ TEST_F(Streamer, WarmingFillsEmptySlotsOnly) {
   EXPECT_EQ(s->stats().total().misses, 1u);
 }
 
+TEST_F(Streamer, WarmingThatFailsIsReportedToWhoAsks) {
+  auto owned = std::make_unique<test::FakeReader>(paths());
+  test::FakeReader& reader = *owned;
+  reader.fail_when([](const ReadOp&) { return EIO; });
+  const auto s = streamer_of(20 * store().slot_bytes(), budget_, std::move(owned));
+  s->warm({{0, 0}, {1, 1}});
+  s->finish_warming();
+  EXPECT_EQ(s->cache().n_held(), 0u);
+  expect_error(Errc::Io, {file_, "Input/output error"}, [&] { take(*s, 1, {1}); });
+  reader.fail_when({});
+  take(*s, 1, {1});
+}
+
 TEST_F(Streamer, WhenAllIsWarmNothingIsRead) {
   const auto s = streamer(20);
   std::vector<ExpertKey> all;
@@ -290,12 +303,12 @@ TEST_F(Streamer, WhenAllIsWarmNothingIsRead) {
   }
   EXPECT_TRUE(s->holds_all());
   s->warm(all);
-  std::uint64_t last = UINT64_MAX;
-  s->finish_warming([&](std::uint64_t n_left) {
-    EXPECT_LE(n_left, last);
-    last = n_left;
+  std::size_t held = 0;
+  s->finish_warming([&] {
+    EXPECT_GE(s->cache().n_held(), held);
+    held = s->cache().n_held();
   });
-  EXPECT_EQ(last, 0u);
+  EXPECT_EQ(held, 20u);
   const std::uint64_t bytes = s->stats().bytes_read;
   for (int bank = 0; bank < 4; ++bank) take(*s, bank, {0, 1, 2, 3, 4});
   EXPECT_EQ(s->stats().bytes_read, bytes);

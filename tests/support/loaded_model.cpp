@@ -22,9 +22,7 @@ LoadedModel::LoadedModel(std::shared_ptr<const ModelSource> source, const LoadOp
   auto reader = options.make_reader ? options.make_reader(paths) : make_reader(paths);
   weights_ = std::make_unique<WeightStore>(*source_, model_.index.tensors, *reader, budget_,
                                            LoadProgress());
-  backend_ = make_cpu_backend({.cpu_isa = options.cpu_isa,
-                               .n_threads = options.n_threads,
-                               .max_context = options.max_length});
+  backend_ = make_cpu_backend({.cpu_isa = options.cpu_isa, .n_threads = options.n_threads});
   const std::uint64_t cache_bytes = slots * store.slot_bytes();
   experts_ =
       std::make_unique<ExpertStreamer>(std::move(store), budget_,

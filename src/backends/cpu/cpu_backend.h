@@ -51,8 +51,10 @@ class CpuBackend final : public Backend {
   void product(const Q8Matmul& op, float* terms);
   bool fast(const WeightView& weight) const { return n_terms_ > 0 && has_q8(weight.format); }
   void fast_matmul(const MatmulOp& op);
-  bool fast(std::span<const FfnOp> ops) const;  // all, with the same shapes and formats
-  void fast_ffns(std::span<const FfnOp> ops);
+  bool fast(const FfnOp& op) const {  // gate and up take the same rounded rows
+    return fast(op.gate) && op.up.format == op.gate.format && fast(op.down);
+  }
+  void fast_ffns(std::span<const FfnOp> ops);  // of the same shapes and formats
   void exact_ffn(const FfnOp& op);
   void exact_rows(const WeightView& w, std::int64_t begin, std::int64_t end, const float* x,
                   std::int64_t x_stride, std::int64_t n, float* y, std::int64_t y_stride,

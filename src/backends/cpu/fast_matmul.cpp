@@ -80,17 +80,6 @@ void CpuBackend::fast_matmul(const MatmulOp& op) {
                      });
 }
 
-bool CpuBackend::fast(std::span<const FfnOp> ops) const {
-  const auto same = [](const WeightView& a, const WeightView& b) {
-    return a.format == b.format && a.rows == b.rows && a.cols == b.cols;
-  };
-  for (const FfnOp& op : ops) {
-    if (!fast(op.gate) || !fast(op.down) || !same(op.gate, op.up)) return false;
-    if (!same(op.gate, ops[0].gate) || !same(op.down, ops[0].down)) return false;
-  }
-  return true;
-}
-
 namespace {
 
 // The rows of several operations, numbered through.
@@ -125,7 +114,6 @@ class RowsOfOps {
 }  // namespace
 
 void CpuBackend::fast_ffns(std::span<const FfnOp> ops) {
-  if (ops.empty()) return;
   const FfnOp& one = ops[0];
   const std::int64_t d_model = one.gate.cols, d_ff = one.gate.rows;
   const Q8Layout wide(one.gate.format, d_model), narrow(one.down.format, d_ff);

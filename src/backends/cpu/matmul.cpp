@@ -18,6 +18,13 @@ std::int64_t rows_per_task(std::int64_t rows, std::int64_t cols, int n_threads) 
   return (std::max(by_work, by_share) + 3) / 4 * 4;  // kernels take four rows at once
 }
 
+bool alike(const WeightView& a, const WeightView& b) {
+  return a.format == b.format && a.rows == b.rows && a.cols == b.cols;
+}
+bool alike(const FfnOp& a, const FfnOp& b) {
+  return alike(a.gate, b.gate) && alike(a.up, b.up) && alike(a.down, b.down);
+}
+
 }  // namespace
 
 void CpuBackend::matmul(const MatmulOp& op) {
@@ -70,9 +77,18 @@ void CpuBackend::head_matmul(const HeadMatmulOp& op) {
   });
 }
 
+// How an operation is computed depends on its own weights alone, never on what else is in the call.
 void CpuBackend::ffns(std::span<const FfnOp> ops) {
-  if (fast(ops)) return fast_ffns(ops);
-  for (const FfnOp& op : ops) exact_ffn(op);
+  while (!ops.empty()) {
+    std::size_t n = 1;
+    if (fast(ops[0])) {
+      while (n < ops.size() && alike(ops[n], ops[0])) ++n;
+      fast_ffns(ops.first(n));
+    } else {
+      exact_ffn(ops[0]);
+    }
+    ops = ops.subspan(n);
+  }
 }
 
 void CpuBackend::exact_ffn(const FfnOp& op) {
