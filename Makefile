@@ -3,12 +3,13 @@
 #   make demo   install what is missing, build, let the bundled model answer
 #   make test   install what is missing, build, run every test
 #   make asan   the tests under AddressSanitizer and UBSan;  make tsan: under ThreadSanitizer
+#   make arm64  cross-compile for 64-bit Arm, run kernel tests with qemu; says what it needs when that is missing
 #   make format / make tidy / make clean
 
 JOBS ?= $(shell nproc)
 BINARY := build/release/moeflux
 
-.PHONY: all deps demo test asan tsan format tidy clean
+.PHONY: all deps demo test asan tsan arm64 format tidy clean
 
 all: deps build/release/build.ninja
 	cmake --build --preset release --parallel $(JOBS) --target moeflux
@@ -29,6 +30,9 @@ test: deps build/release/build.ninja
 asan tsan: %: deps build/%/build.ninja
 	cmake --build --preset $@ --parallel $(JOBS)
 	ctest --preset $@ --parallel $(JOBS)
+
+arm64:
+	@JOBS=$(JOBS) scripts/test_arm64.sh
 
 format:
 	git ls-files '*.h' '*.cpp' | xargs clang-format -i

@@ -1,11 +1,11 @@
 // How fast one thread runs the kernels of the CPU backend, for every instruction set this machine
 // has.
 //
-//   kernel_bench --benchmark_filter='avx.*/q8/.*/n1$'
+//   kernel_bench --benchmark_filter='avx.*/fine/.*/n1$'
 //
 // Products with one row of activations read weights that lie in memory, not in a cache: their
-// bytes_per_second is to be compared with that of `memory_read`. Products with more rows are bound
-// by arithmetic: their OP/s counts a multiplication and an addition per weight and row.
+// bytes_per_second is to be compared with that of `memory_read`; n1_near has them in a cache and
+// shows the arithmetic alone. Products with more rows are bound by arithmetic: their OP/s counts a multiplication and an addition per weight and row.
 #include <bit>
 #include <cstring>
 #include <functional>
@@ -20,6 +20,7 @@
 #include "backends/backend.h"
 #include "backends/cpu/kernels.h"
 #include "base/aligned_buffer.h"
+#include "io/huge_buffer.h"
 
 namespace moeflux {
 namespace {
@@ -64,7 +65,7 @@ class Matrices {
       plane_bytes_ = rows * scales_per_row(format, cols) * scale_bytes();
     }
     count_ = static_cast<std::int64_t>(at_least_bytes) / data_bytes_ + 1;
-    memory_ = AlignedBuffer(static_cast<std::size_t>(count_ * bytes()));
+    memory_ = HugeBuffer(static_cast<std::size_t>(count_ * bytes()));
     fill();
   }
 
@@ -101,7 +102,7 @@ class Matrices {
 
   std::int64_t data_bytes_, plane_bytes_ = 0, count_ = 0, next_ = 0;
   WeightView view_;
-  AlignedBuffer memory_;
+  HugeBuffer memory_;
 };
 
 void report(benchmark::State& state, std::int64_t bytes, double operations) {
@@ -113,7 +114,7 @@ void report(benchmark::State& state, std::int64_t bytes, double operations) {
 }
 
 void memory_read(benchmark::State& state) {
-  AlignedBuffer memory(kFarBytes);
+  HugeBuffer memory(kFarBytes);
   std::memset(memory.data(), 1, memory.size());
   const auto* words = static_cast<const std::uint64_t*>(static_cast<const void*>(memory.data()));
   for (auto _ : state) {
@@ -141,14 +142,13 @@ void exact(benchmark::State& state, const KernelTable& table, const WeightFormat
 }
 
 void q8_matmul(benchmark::State& state, const KernelTable& table, const WeightFormat& format,
-               std::int64_t n) {
-  Matrices weights(format, kCols, n == 1 ? kFarBytes : 0);
-  const Q8Layout layout(format, kCols);
+               int digits, std::int64_t n, bool far) {
+  Matrices weights(format, kCols, far ? kFarBytes : 0);
+  const Q8Layout layout(format, kCols, digits, n);
   const std::vector<float> x = random_floats(n * kCols);
   AlignedBuffer rounded(static_cast<std::size_t>(n * layout.row_bytes));
   for (std::int64_t i = 0; i < n; ++i) {
-    table.q8->quantize(layout, x.data() + i * kCols, rounded.data() + i * layout.row_bytes,
-                       nullptr);
+    table.q8->quantize(layout, x.data() + i * kCols, rounded.data() + i * layout.row_bytes);
   }
   std::vector<float> y(static_cast<std::size_t>(n * kRows));
   std::vector<float> scratch(static_cast<std::size_t>(cpu::q8_scratch_floats(layout)));
@@ -168,64 +168,14 @@ void q8_matmul(benchmark::State& state, const KernelTable& table, const WeightFo
 }
 
 void quantize(benchmark::State& state, const KernelTable& table, const WeightFormat& format) {
-  const Q8Layout layout(format, kCols);
+  const Q8Layout layout(format, kCols, 2, 1);
   const std::vector<float> x = random_floats(kCols);
   AlignedBuffer rounded(static_cast<std::size_t>(layout.row_bytes));
   for (auto _ : state) {
-    table.q8->quantize(layout, x.data(), rounded.data(), nullptr);
+    table.q8->quantize(layout, x.data(), rounded.data());
     benchmark::ClobberMemory();
   }
   report(state, kCols * 4, 0);
-}
-
-// One token of the 35B's attention, with `length` tokens in the cache.
-void attention(benchmark::State& state, const KernelTable& table, std::int64_t length) {
-  const GatedAttentionSpec spec{
-      .n_heads = 16, .n_kv_heads = 2, .d_head = 256, .rope = {}, .scale = 1.0f / 16};
-  const std::int64_t q_size = spec.n_heads * spec.d_head, kv_size = spec.n_kv_heads * spec.d_head;
-  const std::vector<float> q = random_floats(q_size), gate = random_floats(q_size),
-                           k = random_floats(length * kv_size), v = random_floats(length * kv_size);
-  std::vector<float> out(static_cast<std::size_t>(q_size));
-  const auto backend = one_thread(table);
-  for (auto _ : state) {
-    backend->attention({.spec = &spec,
-                        .q = q.data(),
-                        .gate = gate.data(),
-                        .token_stride = q_size,
-                        .head_stride = spec.d_head,
-                        .k = k.data(),
-                        .v = v.data(),
-                        .n = 1,
-                        .first_position = length - 1,
-                        .out = out.data()});
-  }
-  report(state, 2 * length * kv_size * 4, 4.0 * static_cast<double>(length * q_size));
-}
-
-// One token of the 35B's gated delta rule.
-void gated_delta(benchmark::State& state, const KernelTable& table) {
-  const GatedDeltaSpec spec{
-      .n_key_heads = 16, .n_value_heads = 32, .d_key = 128, .d_value = 128, .conv_width = 4};
-  const std::int64_t heads = spec.n_value_heads, state_size = heads * spec.d_key * spec.d_value;
-  const std::vector<float> qkv = random_floats(spec.conv_dim()), z = random_floats(4096),
-                           small = random_floats(heads), norm = random_floats(spec.d_value);
-  std::vector<float> memory(static_cast<std::size_t>(state_size)), out(4096);
-  const auto backend = one_thread(table);
-  for (auto _ : state) {
-    backend->gated_delta({.spec = &spec,
-                          .qkv = qkv.data(),
-                          .z = z.data(),
-                          .b = small.data(),
-                          .a = small.data(),
-                          .a_log = small.data(),
-                          .dt_bias = small.data(),
-                          .norm = norm.data(),
-                          .eps = 1e-6f,
-                          .state = memory.data(),
-                          .n = 1,
-                          .out = out.data()});
-  }
-  report(state, state_size * 4, 8.0 * static_cast<double>(state_size));
 }
 
 void add(const std::string& name, const std::function<void(benchmark::State&)>& body) {
@@ -241,19 +191,19 @@ void add_all(const KernelTable& table) {
           [&, n](benchmark::State& state) { exact(state, table, f, n); });
     }
     if (!cpu::has_q8(format)) continue;
-    for (const std::int64_t n : {1, 16, 64, 512}) {
-      add(fmt::format("{}/q8/{}/n{}", isa, name, n),
-          [&, n](benchmark::State& state) { q8_matmul(state, table, f, n); });
+    for (const int digits : {1, 2}) {
+      for (const std::int64_t n : {1, 16, 64, 512}) {
+        add(fmt::format("{}/{}/{}/n{}", isa, digits == 1 ? "fast" : "fine", name, n),
+            [&, n, digits](benchmark::State& state) {
+              q8_matmul(state, table, f, digits, n, n == 1);
+            });
+      }
+      add(fmt::format("{}/{}/{}/n1_near", isa, digits == 1 ? "fast" : "fine", name),
+          [&, digits](benchmark::State& state) { q8_matmul(state, table, f, digits, 1, false); });
     }
     add(fmt::format("{}/quantize/{}", isa, name),
         [&](benchmark::State& state) { quantize(state, table, f); });
   }
-  for (const std::int64_t length : {512, 8192}) {
-    add(fmt::format("{}/attention/{}", isa, length),
-        [&, length](benchmark::State& state) { attention(state, table, length); });
-  }
-  add(fmt::format("{}/gated_delta", isa),
-      [&](benchmark::State& state) { gated_delta(state, table); });
 }
 
 }  // namespace

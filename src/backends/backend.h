@@ -26,8 +26,8 @@ class Backend {
   virtual void rms_norm(const RmsNormOp& op) = 0;
   virtual void matmul(const MatmulOp& op) = 0;
   virtual void add(const AddOp& op) = 0;
-  virtual void copy(const CopyOp& op) = 0;
   virtual void rope(const RopeOp& op) = 0;
+  virtual void store_kv(const StoreKvOp& op) = 0;
   virtual void attention(const AttentionOp& op) = 0;
   virtual void short_conv(const ShortConvOp& op) = 0;
   virtual void gated_delta(const GatedDeltaOp& op) = 0;

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <span>
 
+#include "backends/kv_cache.h"
 #include "model/layer_spec.h"
 #include "quant/weight_format.h"
 
@@ -50,16 +51,6 @@ struct AddOp {
   std::int64_t count;
 };
 
-// Copies n rows of d values between strided places.
-struct CopyOp {
-  const float* x;
-  std::int64_t x_stride;
-  float* y;
-  std::int64_t y_stride;
-  std::int64_t n;
-  std::int64_t d;
-};
-
 // Rotates the first rope.n_rot values of each head in place.
 struct RopeOp {
   const RopeSpec* rope;
@@ -71,6 +62,15 @@ struct RopeOp {
   std::int64_t first_position;  // row i is at first_position + i
 };
 
+// Puts the rows of n new positions into a cache: x is [n, n_heads * d].
+struct StoreKvOp {
+  KvView cache;
+  const float* x;
+  std::int64_t x_stride;
+  std::int64_t n;
+  std::int64_t first_position;
+};
+
 // Causal grouped-query attention of n new tokens over everything cached, gated by a sigmoid.
 // The new tokens' keys and values are already in the cache.
 struct AttentionOp {
@@ -79,8 +79,8 @@ struct AttentionOp {
   const float* gate;  // same strides as q
   std::int64_t token_stride;
   std::int64_t head_stride;
-  const float* k;  // [length, n_kv_heads, d_head]
-  const float* v;
+  KvView k;  // tiles of n_kv_heads x d_head
+  KvView v;  // rows of the same
   std::int64_t n;
   std::int64_t first_position;
   float* out;  // [n, n_heads * d_head]
@@ -99,13 +99,13 @@ struct ShortConvOp {
 };
 
 // The gated delta rule over n tokens: L2-normalised queries and keys, decay, state update,
-// read-out, gated norm.
+// read-out, gated norm. Destroys qkv, z, b and a.
 struct GatedDeltaOp {
   const GatedDeltaSpec* spec;
-  const float* qkv;      // [n, conv_dim], after the convolution
-  const float* z;        // [n, value_dim]
-  const float* b;        // [n, n_value_heads]
-  const float* a;        // [n, n_value_heads]
+  float* qkv;            // [n, conv_dim], after the convolution
+  float* z;              // [n, value_dim]
+  float* b;              // [n, n_value_heads]
+  float* a;              // [n, n_value_heads]
   const float* a_log;    // [n_value_heads]
   const float* dt_bias;  // [n_value_heads]
   const float* norm;     // [d_value]
@@ -123,8 +123,7 @@ struct LatentAttentionOp {
   const float* q_rope;    // [n, n_heads, d_rope] at the strides below
   std::int64_t q_rope_token_stride;
   std::int64_t q_rope_head_stride;
-  const float* latent;    // [length, kv_rank]
-  const float* rope_key;  // [length, d_rope]
+  KvView kv;  // rows of one head: latent | rotary key
   std::int64_t n;
   std::int64_t first_position;
   float* out;  // [n, n_heads, kv_rank]: the attended latents

@@ -5,6 +5,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
 #endif
 
 namespace moeflux {
@@ -55,6 +57,16 @@ CpuFeatures probe() {
   return f;
 }
 
+#elif defined(__aarch64__)
+
+CpuFeatures probe() {
+  constexpr unsigned long kDotProducts = 1ul << 20;  // as the kernel names it: asimddp
+  CpuFeatures f;
+  f.neon = true;
+  f.dotprod = (getauxval(AT_HWCAP) & kDotProducts) != 0;
+  return f;
+}
+
 #else
 
 CpuFeatures probe() {
@@ -85,6 +97,8 @@ std::string describe(const CpuFeatures& f) {
   add(f.amx_tile, "amx_tile");
   add(f.amx_int8, "amx_int8");
   add(f.amx_bf16, "amx_bf16");
+  add(f.neon, "neon");
+  add(f.dotprod, "dotprod");
   return text.empty() ? "baseline" : text;
 }
 

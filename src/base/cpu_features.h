@@ -15,6 +15,8 @@ struct CpuFeatures {
   bool amx_tile = false;
   bool amx_int8 = false;
   bool amx_bf16 = false;
+  bool neon = false;     // of 64-bit Arm
+  bool dotprod = false;  // its products of bytes
 };
 
 const CpuFeatures& cpu_features();

@@ -94,6 +94,9 @@ Json to_json(const Row& row) {
                {"wait_seconds_per_token", row.bounds.wait_seconds},
                {"compute_seconds_per_token", row.bounds.compute_seconds},
                {"lookahead", row.lookahead}};
+  Json shares = Json::object();
+  for (const TimeShare& share : time_shares(row.test)) shares[share.what] = share.seconds;
+  json["seconds_per_token_by_operation"] = shares;
   if (row.test.one_by_one) {
     json["bytes_per_token"] = row.traffic;
     json["memory_bound_seconds"] = row.bounds.memory_seconds;
@@ -155,6 +158,16 @@ std::string table(const std::vector<Row>& rows, const std::string& kind) {
     text += "\n";
   }
   for (const Row& row : rows) text += line(cells(row));
+  if (kind == "md") {
+    for (const Row& row : rows) {
+      text += fmt::format("\n{}, ms/token by operation: ", row.test.name);
+      std::vector<std::string> parts;
+      for (const TimeShare& share : time_shares(row.test)) {
+        parts.push_back(fmt::format("{} {:.2f}", share.what, 1e3 * share.seconds));
+      }
+      text += fmt::format("{}\n", fmt::join(parts, ", "));
+    }
+  }
   return text;
 }
 

@@ -140,7 +140,10 @@ void add_precision_options(Command& command, ModelOptions& options) {
       .option("--precision", options.precision, "NAME",
               fmt::format("activations as f32, 16 or 8 bits: exact, fine, fast (default: {})",
                           options.precision))
-      .flag("--exact", options.exact, "short for --precision exact");
+      .flag("--exact", options.exact, "short for --precision exact")
+      .option("--kv", options.kv, "TYPE",
+              fmt::format("keys and values of the context as f32, f16, bf16 or q8 (default: {})",
+                          options.kv));
 }
 
 void add_streaming_options(Command& command, ModelOptions& options) {
@@ -154,6 +157,13 @@ void add_streaming_options(Command& command, ModelOptions& options) {
               "experts per layer to read ahead by guess; auto: as it pays (default)")
       .flag("--preload", options.preload, "fill the expert cache before the first token")
       .flag("--no-profile", options.no_profile, "neither use nor keep a profile of expert usage");
+}
+
+KvType parse_kv_type(const ModelOptions& options) {
+  for (const KvType type : kAllKvTypes) {
+    if (options.kv == kv_type_name(type)) return type;
+  }
+  throw UsageError(fmt::format("--kv: \"{}\" is not one of f32, f16, bf16, q8", options.kv));
 }
 
 ModelArgument take_model(const ModelOptions& options, const std::vector<std::string>& arguments) {
@@ -180,6 +190,7 @@ std::unique_ptr<Engine> open_engine(const std::string& model, const ModelOptions
   engine_options.memory_bytes = memory_limit(options);
   if (options.context && *options.context < 1) throw UsageError("--ctx-size must be at least 1");
   engine_options.precision = parse_precision(options);
+  engine_options.kv_type = parse_kv_type(options);
   engine_options.context_length = options.context.value_or(0);
   engine_options.reader.kind = reader_kind(options.reader);
   engine_options.cache_policy = options.cache_policy;

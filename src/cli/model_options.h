@@ -20,6 +20,7 @@ struct ModelOptions {
   std::optional<std::string> ram;
   std::string precision = "fine";
   bool exact = false;  // short for precision = "exact"
+  std::string kv = "f32";
   std::string reader = "auto";
   std::string cache_policy = std::string(kDefaultPolicy);
   std::string lookahead = "auto";
@@ -28,8 +29,8 @@ struct ModelOptions {
 
 void add_model_option(Command& command, ModelOptions& options);  // -m
 void add_machine_options(Command& command,
-                         ModelOptions& options);  // -c, -t, --ram and streaming
-void add_precision_options(Command& command, ModelOptions& options);
+                         ModelOptions& options);                      // -c, -t, --ram and streaming
+void add_precision_options(Command& command, ModelOptions& options);  // --precision, --kv
 void add_streaming_options(Command& command, ModelOptions& options);  // how experts are read
 
 // A command takes its model with -m, or as the first argument if that is a directory or a
@@ -46,6 +47,8 @@ std::string only_model(const ModelOptions& options, const std::vector<std::strin
 // Opens it, showing progress. Ctrl-C while loading throws Error(Cancelled).
 std::unique_ptr<Engine> open_engine(const std::string& model, const ModelOptions& options,
                                     const GeneralOptions& general);
+
+KvType parse_kv_type(const ModelOptions& options);  // throws UsageError
 
 // Keeps what was learned for the next start; a remark when that is not possible.
 void save_profile(Engine& engine, const GeneralOptions& general);

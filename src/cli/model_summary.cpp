@@ -90,9 +90,8 @@ void count_memory(const std::shared_ptr<const ModelSource>& source, ModelDescrip
                   ModelSummary& summary) {
   const ModelConfig& config = model.config;
   summary.dense_bytes = WeightStore::bytes_needed(model.index.tensors);
-  summary.context_bytes_per_token =
-      Session::bytes_needed(config, 2) - Session::bytes_needed(config, 1);
-  summary.context_bytes_fixed = Session::bytes_needed(config, 1) - summary.context_bytes_per_token;
+  summary.context_bytes_per_token = Session::bytes_per_position(config, EngineOptions().kv_type);
+  summary.context_bytes_fixed = Session::bytes_needed(config, {0, EngineOptions().kv_type});
   summary.floor_context = std::min<std::int64_t>(config.context_length, kDefaultContext);
   const ExpertStore store(source, model.index.experts);
   const ModelSizes sizes = measure_sizes(*source, model, store.slot_bytes());

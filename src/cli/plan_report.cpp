@@ -62,7 +62,8 @@ std::vector<Placement> placements(const PlanReport& report) {
   const MemoryPlan& plan = report.budget.plan;
   std::vector<Placement> all = {
       {"memory", "dense weights", plan.dense_bytes, ""},
-      {"memory", "context", plan.context_bytes, fmt::format("{} tokens", report.context_length)},
+      {"memory", "context", plan.context_bytes,
+       fmt::format("{} tokens, {}", report.context_length, kv_type_name(report.kv_type))},
       {"memory", "scratch", plan.scratch_bytes,
        fmt::format("passes of {} tokens", std::min(report.max_batch, report.context_length))},
       {"memory", "expert cache", plan.cache_bytes(),
@@ -118,6 +119,7 @@ Json to_json(const PlanReport& report) {
           {"recommended_bytes", report.recommended_bytes},
           {"all_bytes", plan.all_bytes()},
           {"dense_bytes", plan.dense_bytes},
+          {"kv_type", kv_type_name(report.kv_type)},
           {"kv_bytes", plan.context_bytes},
           {"scratch_bytes", plan.scratch_bytes},
           {"reader_bytes", plan.reader_bytes},

@@ -22,6 +22,7 @@ struct PlanReport {
   std::string family;
   std::string layout;
   std::int64_t context_length = 0;
+  KvType kv_type = KvType::F32;
   std::int64_t max_batch = 0;
   ModelSizes sizes;
   MachineSpeed speed;

@@ -103,6 +103,7 @@ Json result_json(const Engine& engine, const GenerateRequest& request, const Gen
                      {"prompt", phase_json(result.prefill, with_layers)},
                      {"answer", phase_json(result.decode, with_layers)}};
   json["precision"] = precision_name(engine.precision());
+  json["kv"] = kv_type_name(engine.kv_type());
   json["lookahead"] = lookahead_json(engine.governor());
   json["memory"] = {{"ceiling", engine.memory().ceiling()}};
   for (const auto& [tag, bytes] : engine.memory().by_tag()) json["memory"][tag] = bytes;

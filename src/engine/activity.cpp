@@ -50,6 +50,7 @@ Activity activity_of(const Engine& engine) {
     activity.layers.push_back(layer(std::to_string(i), tensors.layers[i].ffn, times[i]));
   }
   if (tensors.mtp) activity.layers.push_back(layer("mtp", tensors.mtp->layer.ffn, times.back()));
+  activity.ops.assign(engine.op_times().begin(), engine.op_times().end());
   activity.tokens = stats.tokens;
   activity.bytes_read = stats.bytes_read;
   activity.guessed = stats.guessed;
@@ -59,6 +60,10 @@ Activity activity_of(const Engine& engine) {
 
 Activity operator-(Activity after, const Activity& before) {
   for (std::size_t i = 0; i < after.layers.size(); ++i) after.layers[i] -= before.layers[i];
+  for (std::size_t i = 0; i < after.ops.size(); ++i) {
+    after.ops[i].calls -= before.ops[i].calls;
+    after.ops[i].ns -= before.ops[i].ns;
+  }
   after.tokens -= before.tokens;
   after.bytes_read -= before.bytes_read;
   after.guessed -= before.guessed;

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "backends/timed_backend.h"
+
 namespace moeflux {
 
 class Engine;
@@ -24,6 +26,7 @@ struct LayerActivity {
 
 struct Activity {
   std::vector<LayerActivity> layers;
+  std::vector<OpTime> ops;  // of the backend, always the same kinds
   std::uint64_t tokens = 0;
   std::uint64_t bytes_read = 0;  // for misses, guesses and warming
   std::uint64_t guessed = 0;

@@ -126,9 +126,9 @@ double BenchTest::spread() const {
 
 TokenTraffic token_traffic(const Engine& engine, std::int64_t length) {
   const ModelConfig& config = engine.config();
-  const auto per_position =
-      static_cast<double>(Session::bytes_needed(config, 2) - Session::bytes_needed(config, 1));
-  const double fixed = static_cast<double>(Session::bytes_needed(config, 1)) - per_position;
+  const KvType kv_type = engine.kv_type();
+  const auto per_position = static_cast<double>(Session::bytes_per_position(config, kv_type));
+  const auto fixed = static_cast<double>(Session::bytes_needed(config, {0, kv_type}));
   return {.weights = static_cast<double>(engine.sizes().dense_bytes_per_token +
                                          engine.sizes().expert_bytes_per_token()),
           .state = 2 * fixed + per_position * static_cast<double>(length)};
@@ -169,6 +169,29 @@ BenchBounds bounds_of(const Engine& engine, const BenchTest& test) {
     return static_cast<double>(run.activity.total().compute_ns) * 1e-9;
   });
   return bounds;
+}
+
+std::vector<TimeShare> time_shares(const BenchTest& test) {
+  std::vector<TimeShare> shares;
+  if (test.runs.empty()) return shares;
+  const auto n = static_cast<double>(test.n_tokens);
+  double counted = 0;
+  const auto add = [&](std::string what, auto pick) {
+    const double seconds = median_of(test, pick) / n;
+    counted += seconds;
+    if (seconds > 0) shares.push_back({std::move(what), seconds});
+  };
+  for (std::size_t i = 0; i < test.runs[0].activity.ops.size(); ++i) {
+    add(std::string(test.runs[0].activity.ops[i].name),
+        [i](const BenchRun& run) { return static_cast<double>(run.activity.ops[i].ns) * 1e-9; });
+  }
+  add("waiting for the drive",
+      [](const BenchRun& run) { return static_cast<double>(run.activity.total().wait_ns) * 1e-9; });
+  const double rest = test.median_seconds() / n - counted;
+  if (rest > 0) shares.push_back({"everything else", rest});
+  std::stable_sort(shares.begin(), shares.end(),
+                   [](const TimeShare& a, const TimeShare& b) { return a.seconds > b.seconds; });
+  return shares;
 }
 
 std::vector<BenchTest> run_bench(Engine& engine, const BenchOptions& options) {

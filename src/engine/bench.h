@@ -55,13 +55,21 @@ struct BenchBounds {
   double seconds = 0;
   double memory_seconds = 0;  // traffic over the speed of memory
   double disk_seconds = 0;    // bytes missed over the speed of the drive
-  double bytes_missed = 0;  // what had to be read: misses, and guesses that were right
-  double bytes_read = 0;    // wrong guesses included
-  double hit_rate = 0;  // without what was guessed
+  double bytes_missed = 0;    // what had to be read: misses, and guesses that were right
+  double bytes_read = 0;      // wrong guesses included
+  double hit_rate = 0;        // without what was guessed
   double wait_seconds = 0;
   double compute_seconds = 0;
 };
 BenchBounds bounds_of(const Engine& engine, const BenchTest& test);
+
+// Where the time of a token goes, as the median over the runs; the longest first. What is no
+// operation of the backend is "waiting for the drive" and "everything else".
+struct TimeShare {
+  std::string what;
+  double seconds = 0;
+};
+std::vector<TimeShare> time_shares(const BenchTest& test);
 
 std::vector<BenchTest> run_bench(Engine& engine, const BenchOptions& options);
 

@@ -41,6 +41,7 @@ Engine::Engine(const std::string& path, const EngineOptions& options)
       budget_(memory_ceiling(options)),
       reader_options_(options.reader),
       precision_(options.precision),
+      kv_type_(options.kv_type),
       fixed_lookahead_(options.lookahead),
       governor_({0}) {
   load_text();
@@ -50,6 +51,7 @@ Engine::Engine(const std::string& path, const EngineOptions& options)
   plan_ = plan_memory(config(), sizes_,
                       {.memory_bytes = budget_.ceiling(),
                        .context_length = context_length_,
+                       .kv_type = kv_type_,
                        .max_batch = options.max_batch,
                        .reader_bytes = reader->info().memory_bytes});
   if (!plan_.fits()) {
@@ -63,8 +65,9 @@ Engine::Engine(const std::string& path, const EngineOptions& options)
   program_ = budget_.reserve("program", plan_.program_bytes);
   weights_ = std::make_unique<WeightStore>(*source_, model_.index.tensors, *reader, budget_,
                                            options.progress);
-  backend_ = make_cpu_backend(
-      {.cpu_isa = options.cpu_isa, .n_threads = options.n_threads, .precision = options.precision});
+  backend_ = std::make_unique<TimedBackend>(make_cpu_backend({.cpu_isa = options.cpu_isa,
+                                                              .n_threads = options.n_threads,
+                                                              .precision = options.precision}));
   // Where all experts fit there is nothing to choose.
   if (!options.profile_directory.empty() && plan_.n_slots < plan_.max_slots) {
     profile_.emplace(options.profile_directory, *source_, store.ids());
@@ -169,7 +172,7 @@ void Engine::run(std::span<const Span> batch, ForwardObserver* observer) {
 }
 
 Session Engine::new_session() {
-  return Session(config(), context_length_, budget_);
+  return Session(config(), {context_length_, kv_type_}, budget_);
 }
 
 std::vector<float> Engine::prefill(Session& session, std::span<const TokenId> tokens,

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/timed_backend.h"
 #include "base/memory_budget.h"
 #include "base/memory_pressure.h"
 #include "engine/plan.h"
@@ -29,7 +30,8 @@ struct EngineOptions {
   std::uint64_t memory_bytes = 0;   // ceiling for everything; 0: what is free, less a reserve
   std::int64_t max_batch = 512;     // tokens per forward pass
   Precision precision = Precision::Fine;
-  std::string cpu_isa = {};  // force an instruction set: "scalar", "avx2", ...; empty: the best
+  KvType kv_type = KvType::F32;  // of keys and values in a session
+  std::string cpu_isa = {};      // force an instruction set: "scalar", "avx2", ...; empty: the best
 
   // Streaming of experts; none of it changes a result.
   std::string cache_policy = std::string(kDefaultPolicy);  // which experts to give up first
@@ -67,9 +69,11 @@ class Engine {
   const CacheResizes& cache_resizes() const { return resizes_; }
   const MemoryPlan& plan() const { return plan_; }
   Precision precision() const { return precision_; }
+  KvType kv_type() const { return kv_type_; }
   const ModelSizes& sizes() const { return sizes_; }
   const ReaderOptions& reader_options() const { return reader_options_; }
   Backend& backend() { return *backend_; }
+  std::span<const OpTime> op_times() const { return backend_->times(); }
   Forward& forward() { return *forward_; }
   const Forward& forward() const { return *forward_; }
 
@@ -112,11 +116,12 @@ class Engine {
   MemoryBudget budget_;
   ReaderOptions reader_options_;
   Precision precision_;
+  KvType kv_type_;
   ModelSizes sizes_;
   MemoryPlan plan_;
   MemoryBudget::Reservation program_;
   std::unique_ptr<WeightStore> weights_;
-  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<TimedBackend> backend_;
   std::optional<ProfileKeeper> profile_;  // before the streamer, which tells it of every request
   std::unique_ptr<ExpertStreamer> experts_;
   std::unique_ptr<Forward> forward_;

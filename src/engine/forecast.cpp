@@ -28,9 +28,10 @@ Forecast forecast(const ModelConfig& config, const ModelSizes& sizes, const Plan
   const ExpertCounts counts = count_experts(sizes, plan);
   Forecast result;
   result.hit_rates = {uniform_hit_rate(counts), typical_hit_rate(counts), mixed_hit_rate(counts)};
-  result.bytes = {.dense = static_cast<double>(sizes.dense_bytes_per_token),
-                  .experts = static_cast<double>(sizes.expert_bytes_per_token()),
-                  .context = static_cast<double>(Session::bytes_needed(config, length))};
+  result.bytes = {
+      .dense = static_cast<double>(sizes.dense_bytes_per_token),
+      .experts = static_cast<double>(sizes.expert_bytes_per_token()),
+      .context = static_cast<double>(Session::bytes_needed(config, {length, options.kv_type}))};
   result.disk_bytes_per_token = (1 - result.hit_rates.typical) * result.bytes.experts;
   result.uniform = token_time(result.bytes, result.hit_rates.uniform, speed);
   result.typical = token_time(result.bytes, result.hit_rates.typical, speed);

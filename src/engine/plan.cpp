@@ -96,7 +96,7 @@ MemoryPlan plan_memory(const ModelConfig& config, const ModelSizes& sizes,
   MemoryPlan plan;
   plan.ceiling = options.memory_bytes;
   plan.dense_bytes = sizes.dense_bytes;
-  plan.context_bytes = Session::bytes_needed(config, options.context_length);
+  plan.context_bytes = Session::bytes_needed(config, {options.context_length, options.kv_type});
   plan.scratch_bytes = workspace_floats(config, batch) * sizeof(float);
   plan.reader_bytes = options.reader_bytes;
   plan.program_bytes = sizes.program_bytes;

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "backends/kv_cache.h"
 #include "families/family.h"
 #include "model/model_config.h"
 
@@ -46,6 +47,7 @@ ModelSizes measure_sizes(const ModelSource& source, const ModelDescription& mode
 struct PlanOptions {
   std::uint64_t memory_bytes = 0;   // the ceiling
   std::int64_t context_length = 0;  // positions of the session
+  KvType kv_type = KvType::F32;     // of keys and values
   std::int64_t max_batch = 512;     // tokens per forward pass
   std::uint64_t min_slots = 0;      // experts that must be in memory at once; 0: top_k
   std::uint64_t reader_bytes = 0;   // buffers of the reader

@@ -11,7 +11,7 @@ namespace {
 
 // Reads in flight share the disk. While a request waits, others only fill up what a disk needs to
 // be busy; when nobody waits any more, all guesses may go, for the time of computing.
-constexpr std::size_t kBusyDepth = 4;
+constexpr std::size_t kBusyDepth = 2;
 constexpr std::size_t kMaxGuessesInFlight = 32;
 constexpr std::size_t kMaxWarmingInFlight = 8;
 

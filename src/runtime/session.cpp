@@ -7,53 +7,70 @@
 namespace moeflux {
 namespace {
 
-struct StateSizes {
-  std::uint64_t first = 0, second = 0;  // bytes of the two buffers of a LayerState
-};
-
-StateSizes state_sizes(const MixerSpec& mixer, std::int64_t max_length) {
-  const auto floats = [](std::int64_t n) { return static_cast<std::uint64_t>(n) * sizeof(float); };
-  if (const auto* a = std::get_if<GatedAttentionSpec>(&mixer)) {
-    const std::uint64_t each = floats(max_length * a->n_kv_heads * a->d_head);
-    return {each, each};
-  }
-  if (const auto* d = std::get_if<GatedDeltaSpec>(&mixer)) {
-    return {floats(std::int64_t{d->conv_width - 1} * d->conv_dim()),
-            floats(std::int64_t{d->n_value_heads} * d->d_key * d->d_value)};
-  }
-  const auto& m = std::get<MlaSpec>(mixer);
-  return {floats(max_length * m.kv_rank), floats(max_length * m.d_rope)};
+KvShape shape_of(const GatedAttentionSpec& spec, const SessionShape& session, KvLayout layout) {
+  return {.type = session.kv_type,
+          .layout = layout,
+          .n_heads = spec.n_kv_heads,
+          .d = spec.d_head,
+          .capacity = session.max_length};
 }
 
-LayerState make_state(const MixerSpec& mixer, std::int64_t max_length) {
-  const StateSizes sizes = state_sizes(mixer, max_length);
-  AlignedBuffer first(sizes.first), second(sizes.second);
-  if (std::holds_alternative<GatedAttentionSpec>(mixer))
-    return AttentionState{std::move(first), std::move(second)};
-  if (std::holds_alternative<GatedDeltaSpec>(mixer))
-    return DeltaState{std::move(first), std::move(second)};
-  return LatentState{std::move(first), std::move(second)};
+KvShape shape_of(const MlaSpec& spec, const SessionShape& session) {
+  return {.type = session.kv_type,
+          .layout = KvLayout::Rows,
+          .n_heads = 1,
+          .d = spec.kv_rank + spec.d_rope,
+          .capacity = session.max_length};
+}
+
+std::uint64_t conv_bytes(const GatedDeltaSpec& spec) {
+  return static_cast<std::uint64_t>(spec.conv_width - 1) *
+         static_cast<std::uint64_t>(spec.conv_dim()) * sizeof(float);
+}
+
+std::uint64_t delta_bytes(const GatedDeltaSpec& spec) {
+  return static_cast<std::uint64_t>(spec.n_value_heads) * static_cast<std::uint64_t>(spec.d_key) *
+         static_cast<std::uint64_t>(spec.d_value) * sizeof(float);
+}
+
+std::uint64_t state_bytes(const MixerSpec& mixer, const SessionShape& session) {
+  if (const auto* a = std::get_if<GatedAttentionSpec>(&mixer)) {
+    return shape_of(*a, session, KvLayout::Tiles).bytes() +
+           shape_of(*a, session, KvLayout::Rows).bytes();
+  }
+  if (const auto* d = std::get_if<GatedDeltaSpec>(&mixer)) return conv_bytes(*d) + delta_bytes(*d);
+  return shape_of(std::get<MlaSpec>(mixer), session).bytes();
+}
+
+LayerState make_state(const MixerSpec& mixer, const SessionShape& session) {
+  if (const auto* a = std::get_if<GatedAttentionSpec>(&mixer)) {
+    return AttentionState{KvCache(shape_of(*a, session, KvLayout::Tiles)),
+                          KvCache(shape_of(*a, session, KvLayout::Rows))};
+  }
+  if (const auto* d = std::get_if<GatedDeltaSpec>(&mixer))
+    return DeltaState{AlignedBuffer(conv_bytes(*d)), AlignedBuffer(delta_bytes(*d))};
+  return LatentState{KvCache(shape_of(std::get<MlaSpec>(mixer), session))};
 }
 
 }  // namespace
 
-std::uint64_t Session::bytes_needed(const ModelConfig& config, std::int64_t max_length) {
+std::uint64_t Session::bytes_needed(const ModelConfig& config, const SessionShape& shape) {
   std::uint64_t total = 0;
-  const auto add = [&](const LayerSpec& layer) {
-    const StateSizes sizes = state_sizes(layer.mixer, max_length);
-    total += sizes.first + sizes.second;
-  };
-  for (const LayerSpec& layer : config.layers) add(layer);
-  if (config.mtp) add(*config.mtp);
+  for (const LayerSpec& layer : config.layers) total += state_bytes(layer.mixer, shape);
+  if (config.mtp) total += state_bytes(config.mtp->mixer, shape);
   return total;
 }
 
-Session::Session(const ModelConfig& config, std::int64_t max_length, MemoryBudget& budget)
-    : reservation_(budget.reserve("context", bytes_needed(config, max_length))),
-      max_length_(max_length) {
-  for (const LayerSpec& layer : config.layers)
-    layers_.push_back(make_state(layer.mixer, max_length));
-  if (config.mtp) mtp_ = make_state(config.mtp->mixer, max_length);
+std::uint64_t Session::bytes_per_position(const ModelConfig& config, KvType type) {
+  const auto bytes = [&](std::int64_t length) { return bytes_needed(config, {length, type}); };
+  return (bytes(2 * kKvLanes) - bytes(kKvLanes)) / kKvLanes;
+}
+
+Session::Session(const ModelConfig& config, const SessionShape& shape, MemoryBudget& budget)
+    : reservation_(budget.reserve("context", bytes_needed(config, shape))),
+      max_length_(shape.max_length) {
+  for (const LayerSpec& layer : config.layers) layers_.push_back(make_state(layer.mixer, shape));
+  if (config.mtp) mtp_ = make_state(config.mtp->mixer, shape);
 }
 
 void Session::reset() {

@@ -9,30 +9,45 @@
 #include <variant>
 #include <vector>
 
+#include "backends/kv_cache.h"
 #include "base/aligned_buffer.h"
 #include "base/memory_budget.h"
 #include "model/model_config.h"
 
 namespace moeflux {
 
+class KvCache {
+ public:
+  explicit KvCache(const KvShape& shape) : shape_(shape), memory_(shape.bytes()) {}
+  KvView view() { return {shape_, memory_.data()}; }
+
+ private:
+  KvShape shape_;
+  AlignedBuffer memory_;
+};
+
 struct AttentionState {
-  AlignedBuffer k, v;  // [max_length, n_kv_heads * d_head], keys after norm and RoPE
+  KvCache k, v;  // n_kv_heads x d_head; keys after norm and RoPE
 };
 struct DeltaState {
   AlignedBuffer conv;  // [conv_width - 1, conv_dim], inputs of the convolution, oldest first
   AlignedBuffer s;     // [n_value_heads, d_key, d_value]
 };
 struct LatentState {
-  AlignedBuffer latent;    // [max_length, kv_rank], after its norm
-  AlignedBuffer rope_key;  // [max_length, d_rope], after RoPE
+  KvCache kv;  // latent | rotary key, after norm and RoPE
 };
 using LayerState = std::variant<AttentionState, DeltaState, LatentState>;
 
+// How much a session remembers, and how exactly.
+struct SessionShape {
+  std::int64_t max_length = 0;  // positions
+  KvType kv_type = KvType::F32;
+};
+
 class Session {
  public:
-  // Reserves "context" from `budget` for max_length positions; memory is touched only as positions
-  // fill.
-  Session(const ModelConfig& config, std::int64_t max_length, MemoryBudget& budget);
+  // Reserves "context" from `budget` for all positions; memory is touched only as they fill.
+  Session(const ModelConfig& config, const SessionShape& shape, MemoryBudget& budget);
 
   std::int64_t length() const { return length_; }          // positions the trunk has seen
   std::int64_t mtp_length() const { return mtp_length_; }  // positions the MTP head has seen
@@ -50,7 +65,9 @@ class Session {
   void commit(std::int64_t n_tokens);
   void commit_mtp(std::int64_t n_tokens) { mtp_length_ += n_tokens; }
 
-  static std::uint64_t bytes_needed(const ModelConfig& config, std::int64_t max_length);
+  static std::uint64_t bytes_needed(const ModelConfig& config, const SessionShape& shape);
+  // What one position adds to that; lengths are rounded up to multiples of 16.
+  static std::uint64_t bytes_per_position(const ModelConfig& config, KvType type);
 
  private:
   MemoryBudget::Reservation reservation_;

@@ -16,7 +16,8 @@ std::uint64_t sum(std::initializer_list<std::int64_t> sizes) {
 
 std::uint64_t mixer_floats(const MixerSpec& mixer, std::int64_t n) {
   if (const auto* s = std::get_if<GatedAttentionSpec>(&mixer)) {
-    return sum({2 * n * s->n_heads * s->d_head, n * s->n_heads * s->d_head});
+    const std::int64_t q = n * s->n_heads * s->d_head, kv = n * s->n_kv_heads * s->d_head;
+    return sum({2 * q, kv, kv, q});
   }
   if (const auto* s = std::get_if<GatedDeltaSpec>(&mixer)) {
     return sum({n * s->conv_dim(), n * s->conv_dim(), n * s->value_dim(), n * s->n_value_heads,

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "backends/cpu_backends.h"
+#include "backends/kv_memory.h"
 #include "support/random.h"
 #include "support/tolerance.h"
 
@@ -28,6 +29,7 @@ std::vector<double> softmax(std::vector<double> scores) {
 struct Gqa {
   int n_heads, n_kv_heads, d_head;
   std::int64_t n, first;
+  KvType type = KvType::F32;
 };
 
 void check(const Gqa& t, double size, double tolerance) {
@@ -66,13 +68,17 @@ void check(const Gqa& t, double size, double tolerance) {
   }
   test::for_each_backend([&](Backend& backend, const std::string& what) {
     std::vector<float> out(want.size(), -7);
+    const test::KvMemory keys({t.type, KvLayout::Tiles, t.n_kv_heads, t.d_head, length}, backend,
+                              k);
+    const test::KvMemory values({t.type, KvLayout::Rows, t.n_kv_heads, t.d_head, length}, backend,
+                                v);
     backend.attention({.spec = &spec,
                        .q = q.data(),
                        .gate = q.data() + t.d_head,
                        .token_stride = token_stride,
                        .head_stride = head_stride,
-                       .k = k.data(),
-                       .v = v.data(),
+                       .k = keys.view(),
+                       .v = values.view(),
                        .n = t.n,
                        .first_position = t.first,
                        .out = out.data()});
@@ -105,11 +111,12 @@ TEST(Attention, VeryLongSequences) {
 struct Mla {
   int n_heads, kv_rank, d_nope, d_rope, d_value;
   std::int64_t n, first;
+  KvType type = KvType::F32;
 };
 
 // The expanded form: keys and values of every head from the latents, with B_h = [key rows | value
 // rows].
-void check(const Mla& t) {
+void check(const Mla& t, double tolerance = 1e-5) {
   Random random(static_cast<std::uint64_t>(t.first * 5 + t.kv_rank));
   const MlaSpec spec{.n_heads = t.n_heads,
                      .q_rank = 0,
@@ -167,6 +174,13 @@ void check(const Mla& t) {
                        narrow = std::int64_t{t.n_heads} * t.d_value;
     std::vector<float> q_latent(static_cast<std::size_t>(t.n * wide)), attended = q_latent,
                                                                        out(want.size());
+    std::vector<float> rows;  // latent | rotary key
+    for (std::int64_t at = 0; at < length; ++at) {
+      rows.insert(rows.end(), &latent[at * t.kv_rank], &latent[at * t.kv_rank] + t.kv_rank);
+      rows.insert(rows.end(), &rope_key[at * t.d_rope], &rope_key[at * t.d_rope] + t.d_rope);
+    }
+    const test::KvMemory kv({t.type, KvLayout::Rows, 1, t.kv_rank + t.d_rope, length}, backend,
+                            rows);
     backend.head_matmul({weight, t.n_heads, head_rows, 0, t.d_nope, true, q.data(),
                          t.n_heads * d_query, d_query, t.n, q_latent.data(), wide, t.kv_rank});
     backend.latent_attention({.spec = &spec,
@@ -174,14 +188,13 @@ void check(const Mla& t) {
                               .q_rope = q.data() + t.d_nope,
                               .q_rope_token_stride = t.n_heads * d_query,
                               .q_rope_head_stride = d_query,
-                              .latent = latent.data(),
-                              .rope_key = rope_key.data(),
+                              .kv = kv.view(),
                               .n = t.n,
                               .first_position = t.first,
                               .out = attended.data()});
     backend.head_matmul({weight, t.n_heads, head_rows, t.d_nope, t.d_value, false, attended.data(),
                          wide, t.kv_rank, t.n, out.data(), narrow, t.d_value});
-    expect_close(out, want, 1e-5, what);
+    expect_close(out, want, tolerance, what);
   });
 }
 
@@ -190,6 +203,25 @@ TEST(LatentAttention, IsTheExpandedAttention) {
   check({3, 40, 24, 12, 20, 4, 0});
   check({5, 33, 16, 8, 7, 3, 60});
   check({2, 128, 64, 32, 64, 2, 200});
+  check({20, 40, 8, 8, 8, 9, 250});  // more heads than a tile has lanes, three blocks of keys
+}
+
+// What each type of cache costs: the rounding of keys and values, averaged over positions.
+TEST(Attention, EveryTypeOfCache) {
+  for (const std::int64_t first : {0, 120, 700}) {
+    check({6, 2, 64, 9, first, KvType::F16}, 1, 5e-4);
+    check({6, 2, 64, 9, first, KvType::BF16}, 1, 4e-3);
+    check({6, 2, 64, 9, first, KvType::Q8}, 1, 7e-3);
+    check({4, 1, 45, 3, first, KvType::Q8}, 1, 7e-3);  // a last group of 13
+  }
+}
+
+TEST(LatentAttention, EveryTypeOfCache) {
+  for (const std::int64_t first : {0, 300}) {
+    check({5, 48, 16, 8, 16, 4, first, KvType::F16}, 1e-3);
+    check({5, 48, 16, 8, 16, 4, first, KvType::BF16}, 8e-3);
+    check({5, 48, 16, 8, 16, 4, first, KvType::Q8}, 1e-2);
+  }
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "backends/cpu_backends.h"
+#include "backends/kv_memory.h"
 #include "backends/random_weight.h"
 #include "support/tolerance.h"
 
@@ -131,58 +132,76 @@ TEST(Determinism, Rope) {
       kRows * 60);
 }
 
-TEST(Determinism, Attention) {
+class KvTypes : public testing::TestWithParam<KvType> {};
+
+// Positions 240 to 268 with 6 heads, over three blocks of keys; then with so few heads and so many
+// keys that threads share a query.
+TEST_P(KvTypes, Attention) {
   Random random(7);
-  const GatedAttentionSpec spec{
-      .n_heads = 6, .n_kv_heads = 2, .d_head = 20, .rope = {}, .scale = 0.2f};
-  const std::vector<float> q = random.floats(kRows * 6 * 40), k = random.floats((50 + kRows) * 40),
-                           v = random.floats((50 + kRows) * 40);
-  expect_deterministic(
-      [&](Backend& backend, std::int64_t at, std::int64_t n, float* out) {
-        backend.attention({.spec = &spec,
-                           .q = q.data() + at * 240,
-                           .gate = q.data() + at * 240 + 20,
-                           .token_stride = 240,
-                           .head_stride = 40,
-                           .k = k.data(),
-                           .v = v.data(),
-                           .n = n,
-                           .first_position = 50 + at,
-                           .out = out + at * 120});
-      },
-      kRows * 120);
+  for (const auto& [n_heads, n_kv_heads, first] :
+       {std::tuple<int, int, std::int64_t>(6, 2, 240), {1, 1, 900}, {40, 2, 120}}) {
+    const int d = 20, width = n_heads * 2 * d;
+    const GatedAttentionSpec spec{
+        .n_heads = n_heads, .n_kv_heads = n_kv_heads, .d_head = d, .rope = {}, .scale = 0.2f};
+    const std::int64_t length = first + kRows;
+    const std::vector<float> q = random.floats(kRows * width),
+                             k = random.floats(length * n_kv_heads * d),
+                             v = random.floats(length * n_kv_heads * d);
+    const auto scalar = test::cpu_backend("scalar");
+    const test::KvMemory keys({GetParam(), KvLayout::Tiles, n_kv_heads, d, length}, *scalar, k);
+    const test::KvMemory values({GetParam(), KvLayout::Rows, n_kv_heads, d, length}, *scalar, v);
+    expect_deterministic(
+        [&](Backend& backend, std::int64_t at, std::int64_t n, float* out) {
+          backend.attention({.spec = &spec,
+                             .q = q.data() + at * width,
+                             .gate = q.data() + at * width + d,
+                             .token_stride = width,
+                             .head_stride = 2 * d,
+                             .k = keys.view(),
+                             .v = values.view(),
+                             .n = n,
+                             .first_position = first + at,
+                             .out = out + at * n_heads * d});
+        },
+        kRows * n_heads * d);
+  }
 }
 
-TEST(Determinism, LatentAttention) {
+TEST_P(KvTypes, LatentAttention) {
   Random random(8);
-  const MlaSpec spec{.n_heads = 5,
-                     .q_rank = 0,
-                     .kv_rank = 33,
-                     .d_nope = 1,
-                     .d_rope = 10,
-                     .d_value = 1,
-                     .rope = {},
-                     .scale = 0.2f,
-                     .latent_norm_eps = 1e-6f};
-  const std::vector<float> q = random.floats(kRows * 5 * 33),
-                           q_rope = random.floats(kRows * 5 * 10);
-  const std::vector<float> latent = random.floats((50 + kRows) * 33),
-                           rope_key = random.floats((50 + kRows) * 10);
-  expect_deterministic(
-      [&](Backend& backend, std::int64_t at, std::int64_t n, float* out) {
-        backend.latent_attention({.spec = &spec,
-                                  .q_latent = q.data() + at * 165,
-                                  .q_rope = q_rope.data() + at * 50,
-                                  .q_rope_token_stride = 50,
-                                  .q_rope_head_stride = 10,
-                                  .latent = latent.data(),
-                                  .rope_key = rope_key.data(),
-                                  .n = n,
-                                  .first_position = 50 + at,
-                                  .out = out + at * 165});
-      },
-      kRows * 165);
+  for (const auto& [n_heads, first] : {std::pair<int, std::int64_t>(5, 240), {33, 50}, {1, 900}}) {
+    const MlaSpec spec{.n_heads = n_heads,
+                       .q_rank = 0,
+                       .kv_rank = 33,
+                       .d_nope = 1,
+                       .d_rope = 10,
+                       .d_value = 1,
+                       .rope = {},
+                       .scale = 0.2f,
+                       .latent_norm_eps = 1e-6f};
+    const int wide = n_heads * 33, narrow = n_heads * 10;
+    const std::vector<float> q = random.floats(kRows * wide),
+                             q_rope = random.floats(kRows * narrow);
+    const test::KvMemory kv({GetParam(), KvLayout::Rows, 1, 43, first + kRows},
+                            *test::cpu_backend("scalar"), random.floats((first + kRows) * 43));
+    expect_deterministic(
+        [&](Backend& backend, std::int64_t at, std::int64_t n, float* out) {
+          backend.latent_attention({.spec = &spec,
+                                    .q_latent = q.data() + at * wide,
+                                    .q_rope = q_rope.data() + at * narrow,
+                                    .q_rope_token_stride = narrow,
+                                    .q_rope_head_stride = 10,
+                                    .kv = kv.view(),
+                                    .n = n,
+                                    .first_position = first + at,
+                                    .out = out + at * wide});
+        },
+        kRows * wide);
+  }
 }
+
+INSTANTIATE_TEST_SUITE_P(Determinism, KvTypes, testing::ValuesIn(kAllKvTypes),
+                         [](const auto& test) { return std::string(kv_type_name(test.param)); });
 
 TEST(Determinism, ShortConv) {
   Random random(9);
@@ -201,12 +220,14 @@ TEST(Determinism, GatedDelta) {
   const GatedDeltaSpec spec{
       .n_key_heads = 2, .n_value_heads = 6, .d_key = 18, .d_value = 21, .conv_width = 4};
   const std::int64_t width = spec.conv_dim(), values = spec.value_dim();
-  const std::vector<float> qkv = random.floats(kRows * width), z = random.floats(kRows * values);
-  const std::vector<float> b = random.floats(kRows * 6), a = random.floats(kRows * 6);
+  const std::vector<float> all_qkv = random.floats(kRows * width),
+                           all_z = random.floats(kRows * values);
+  const std::vector<float> all_b = random.floats(kRows * 6), all_a = random.floats(kRows * 6);
   const std::vector<float> a_log = random.floats(6), dt_bias = random.floats(6),
                            norm = random.floats(21);
   expect_deterministic(
       [&](Backend& backend, std::int64_t at, std::int64_t n, float* out) {
+        std::vector<float> qkv = all_qkv, z = all_z, b = all_b, a = all_a;  // it destroys them
         backend.gated_delta({.spec = &spec,
                              .qkv = qkv.data() + at * width,
                              .z = z.data() + at * values,

@@ -115,12 +115,13 @@ struct Delta {
 
   std::pair<std::vector<float>, std::vector<float>> run(Backend& backend, std::int64_t step) const {
     std::vector<float> out(z.size(), -7), s = state;
+    std::vector<float> qkv_ = qkv, z_ = z, b_ = b, a_ = a;  // the operation destroys them
     for (std::int64_t at = 0; at < n; at += step) {
       backend.gated_delta({.spec = &spec,
-                           .qkv = qkv.data() + at * spec.conv_dim(),
-                           .z = z.data() + at * spec.value_dim(),
-                           .b = b.data() + at * spec.n_value_heads,
-                           .a = a.data() + at * spec.n_value_heads,
+                           .qkv = qkv_.data() + at * spec.conv_dim(),
+                           .z = z_.data() + at * spec.value_dim(),
+                           .b = b_.data() + at * spec.n_value_heads,
+                           .a = a_.data() + at * spec.n_value_heads,
                            .a_log = a_log.data(),
                            .dt_bias = dt_bias.data(),
                            .norm = norm.data(),

@@ -145,19 +145,26 @@ TEST_P(Tables, DeltaStepIsTheScalarOne) {
   Random random(7);
   for (const int d_key : {1, 5, 128}) {
     for (const int d_value : {1, 15, 32, 64, 77, 128}) {
-      const std::vector<float> q = random.floats(d_key), k = random.floats(d_key),
-                               v = random.floats(d_value);
+      const std::vector<float> q = random.floats(5 * d_key), k = random.floats(5 * d_key),
+                               v = random.floats(3 * (d_value + 1));
+      const std::vector<float> gates{0.93f, 0.4f, 0.2f, 1.0f, 0.99f, 0.7f};
       std::vector<float> want_state = random.floats(d_key * d_value + 1), got_state = want_state;
-      std::vector<float> want(static_cast<std::size_t>(d_value + 1), -7), got = want;
+      std::vector<float> want(static_cast<std::size_t>(3 * (d_value + 2)), -7), got = want;
       cpu::DeltaStep step{.state = want_state.data(),
+                          .state_stride = d_value,
                           .d_key = d_key,
-                          .d_value = d_value,
-                          .decay = 0.93f,
-                          .beta = 0.4f,
+                          .n_columns = d_value,
+                          .n = 3,
                           .q = q.data(),
                           .k = k.data(),
+                          .qk_stride = 2 * d_key,
                           .v = v.data(),
-                          .out = want.data()};
+                          .v_stride = d_value + 1,
+                          .decay = gates.data(),
+                          .beta = gates.data() + 1,
+                          .gate_stride = 2,
+                          .out = want.data(),
+                          .out_stride = d_value + 2};
       scalar().delta_step(step);
       step.state = got_state.data();
       step.out = got.data();

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "backends/cpu_backends.h"
+#include "backends/kv_memory.h"
 #include "support/random.h"
 
 namespace moeflux {
@@ -126,6 +127,7 @@ TEST(NonFinite, Rope) {
 struct AttentionInputs {
   static constexpr std::int64_t kTokens = 6, kFirst = 3, kHeads = 4, kHead = 5;
   GatedAttentionSpec spec{.n_heads = 4, .n_kv_heads = 2, .d_head = 5, .rope = {}, .scale = 0.4f};
+  KvType type = KvType::F32;
   std::vector<float> q, gate, k, v;
 
   explicit AttentionInputs(Random& random)
@@ -136,13 +138,15 @@ struct AttentionInputs {
 
   std::vector<float> run(Backend& backend) const {
     std::vector<float> out(kTokens * 20);
+    const test::KvMemory keys({type, KvLayout::Tiles, 2, kHead, kFirst + kTokens}, backend, k);
+    const test::KvMemory values({type, KvLayout::Rows, 2, kHead, kFirst + kTokens}, backend, v);
     backend.attention({.spec = &spec,
                        .q = q.data(),
                        .gate = gate.data(),
                        .token_stride = 20,
                        .head_stride = 5,
-                       .k = k.data(),
-                       .v = v.data(),
+                       .k = keys.view(),
+                       .v = values.view(),
                        .n = kTokens,
                        .first_position = kFirst,
                        .out = out.data()});
@@ -169,6 +173,19 @@ TEST(NonFinite, Attention) {
       expect_nan_exactly(
           in.run(backend),
           [&](std::int64_t i) { return token(i) >= 2 && head(i) >= 2 && i % 5 == 1; }, what + " v");
+    }
+    for (const KvType type : kAllKvTypes) {  // q8: a scale is shared by the whole row
+      for (const float bad : {kNan, kInf, -kInf}) {
+        AttentionInputs in = good;
+        in.type = type;
+        in.v[5 * 10 + 5 + 1] = bad;
+        expect_nan_exactly(
+            in.run(backend),
+            [&](std::int64_t i) {
+              return token(i) >= 2 && head(i) >= 2 && (i % 5 == 1 || type == KvType::Q8);
+            },
+            what + " v as " + std::string(kv_type_name(type)));
+      }
     }
     {
       AttentionInputs in = good;
@@ -205,10 +222,12 @@ TEST(NonFinite, GatedDelta) {
   const GatedDeltaSpec spec{
       .n_key_heads = 2, .n_value_heads = 4, .d_key = 6, .d_value = 5, .conv_width = 4};
   const std::int64_t width = spec.conv_dim();
-  const std::vector<float> z = random.floats(5 * 20), b = random.floats(20), a = random.floats(20);
+  const std::vector<float> all_z = random.floats(5 * 20), all_b = random.floats(20),
+                           all_a = random.floats(20);
   const std::vector<float> a_log = random.floats(4), dt_bias = random.floats(4),
                            norm = random.floats(5);
   test::for_each_backend([&](Backend& backend, const std::string& what) {
+    std::vector<float> z = all_z, b = all_b, a = all_a;
     std::vector<float> qkv = random.floats(5 * width), state = random.floats(4 * 30), out(100);
     qkv[2 * width + 2 * spec.key_dim() + 2 * 5 + 3] = kNan;  // token 2, value head 2, component 3
     backend.gated_delta({&spec, qkv.data(), z.data(), b.data(), a.data(), a_log.data(),

@@ -40,6 +40,22 @@ TEST(PlanCommandTest, TheFloorIsWhatTheEngineAsksFor) {
   EXPECT_EQ(info["memory_floor"]["bytes"], floor);
 }
 
+TEST(PlanCommandTest, KeysAndValuesOfEveryType) {
+  // Two layers of attention and the MTP head's, each with keys and values of 2 x 256.
+  const auto bytes = [](const std::string& type) {
+    const Json json = plan({"--kv", type, "--ctx", "4096"});
+    EXPECT_EQ(json["kv_type"], type);
+    return json["kv_bytes"].get<std::int64_t>();
+  };
+  const std::int64_t values = 3 * 2 * 4096 * 2 * 256, f16 = bytes("f16");
+  EXPECT_EQ(bytes("f32") - f16, 2 * values);
+  EXPECT_EQ(bytes("bf16"), f16);
+  EXPECT_EQ(f16 - bytes("q8"), values - values / 16);  // a scale of 2 bytes for 32 values
+  const Outcome unknown = run_moeflux({"run", "--kv", "q4", "hi"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_NE(unknown.err.find("\"q4\" is not one of f32, f16, bf16, q8"), std::string::npos);
+}
+
 TEST(PlanCommandTest, LargerBudgetsAreNotSlower) {
   const Json json = plan({"--ctx", "512"});
   EXPECT_EQ(json["context"], 512);

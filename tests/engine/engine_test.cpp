@@ -57,7 +57,7 @@ TEST(EngineTest, ReservesNoMoreThanItsCeiling) {
     Engine engine(demo(), options);
     std::uint64_t used = 0;
     for (const auto& [tag, bytes] : engine.memory().by_tag()) used += bytes;
-    used += Session::bytes_needed(engine.config(), engine.context_length());
+    used += Session::bytes_needed(engine.config(), {engine.context_length()});
     EXPECT_LE(used, options.memory_bytes);
     EXPECT_GT(used + engine.plan().slot_bytes,
               std::min(options.memory_bytes, engine.plan().all_bytes()));

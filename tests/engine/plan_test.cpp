@@ -54,9 +54,21 @@ TEST(ModelSizesTest, SumsOverTheBanks) {
 TEST(PlanTest, FixedParts) {
   const MemoryPlan plan = plan_with(0);
   EXPECT_EQ(plan.dense_bytes, 1'000'000);
-  EXPECT_EQ(plan.context_bytes, 2 * 1000 * (32 + 8) * sizeof(float));
+  EXPECT_EQ(plan.context_bytes, 2 * 1008 * (32 + 8) * sizeof(float));  // whole tiles of 16
   EXPECT_GT(plan.scratch_bytes, 512 * 64 * sizeof(float));
   EXPECT_EQ(plan.fixed_bytes(), plan.dense_bytes + plan.context_bytes + plan.scratch_bytes);
+}
+
+TEST(PlanTest, CountsTheTrueBytesOfTheContext) {
+  PlanOptions options{.memory_bytes = 1u << 30, .context_length = 1600};
+  const auto context_bytes = [&](KvType type) {
+    options.kv_type = type;
+    return plan_memory(small_config(), small_sizes(), options).context_bytes;
+  };
+  EXPECT_EQ(context_bytes(KvType::F32), 2u * 1600 * 40 * 4);
+  EXPECT_EQ(context_bytes(KvType::F16), 2u * 1600 * 40 * 2);
+  EXPECT_EQ(context_bytes(KvType::BF16), 2u * 1600 * 40 * 2);
+  EXPECT_EQ(context_bytes(KvType::Q8), 2u * 1600 * (40 + 2 * 2));  // two groups of up to 32
 }
 
 TEST(PlanTest, TheFloorHoldsTheExpertsOfOneTokenInOneLayer) {
@@ -138,7 +150,7 @@ TEST(ForecastTest, FollowsTheLimitModel) {
   EXPECT_DOUBLE_EQ(result.hit_rates.uniform, 0.5);
   EXPECT_DOUBLE_EQ(result.bytes.dense, 900'000);
   EXPECT_DOUBLE_EQ(result.bytes.experts, 600'000);
-  EXPECT_DOUBLE_EQ(result.bytes.context, 2 * 1000 * (32 + 8) * sizeof(float));
+  EXPECT_DOUBLE_EQ(result.bytes.context, 2 * 1008 * (32 + 8) * sizeof(float));
   EXPECT_NEAR(result.uniform.disk, 0.5 * 600'000 / 1e9, 1e-12);
   EXPECT_GE(result.typical.tokens_per_second(), result.uniform.tokens_per_second());
   EXPECT_NEAR(result.disk_bytes_per_token, (1 - result.hit_rates.typical) * 600'000, 1e-6);

@@ -36,13 +36,23 @@ ModelConfig config() {
 // Keys and values of 2 x 8, a convolution of 3 x (2 * 3 + 10), a state of 2 x 3 x 5, a latent of 6
 // and a rotary key of 2.
 TEST(Session, ReservesWhatItsStatesTake) {
-  const std::uint64_t attention = 2 * 20 * 2 * 8 * 4, delta = (3 * 16 + 2 * 3 * 5) * 4,
-                      latent = 20 * (6 + 2) * 4;
-  EXPECT_EQ(Session::bytes_needed(config(), 20), 2 * attention + delta + latent);
+  const std::uint64_t delta = (3 * 16 + 2 * 3 * 5) * 4;
+  // Per position: keys and values of two layers, and a latent with its rotary key.
+  const auto expect = [&](KvType type, std::uint64_t of_attention, std::uint64_t of_latent) {
+    const std::uint64_t each = 2 * 2 * 2 * of_attention + of_latent;
+    EXPECT_EQ(Session::bytes_needed(config(), {32, type}), 32 * each + delta);
+    EXPECT_EQ(Session::bytes_needed(config(), {20, type}), 32 * each + delta);  // whole tiles
+    EXPECT_EQ(Session::bytes_needed(config(), {0, type}), delta);
+    EXPECT_EQ(Session::bytes_per_position(config(), type), each);
+  };
+  expect(KvType::F32, 8 * 4, 8 * 4);
+  expect(KvType::F16, 8 * 2, 8 * 2);
+  expect(KvType::BF16, 8 * 2, 8 * 2);
+  expect(KvType::Q8, 8 + 2, 8 + 2);
   MemoryBudget budget(1 << 20);
   {
-    const Session session(config(), 20, budget);
-    EXPECT_EQ(budget.by_tag().at("context"), Session::bytes_needed(config(), 20));
+    const Session session(config(), {20, KvType::F16}, budget);
+    EXPECT_EQ(budget.by_tag().at("context"), Session::bytes_needed(config(), {20, KvType::F16}));
     EXPECT_EQ(session.max_length(), 20);
     EXPECT_EQ(session.length(), 0);
   }
@@ -51,25 +61,32 @@ TEST(Session, ReservesWhatItsStatesTake) {
 
 TEST(Session, RefusesMoreThanTheBudget) {
   MemoryBudget budget(1000);
-  expect_error(Errc::OutOfMemory, {"context"}, [&] { Session session(config(), 20, budget); });
+  expect_error(Errc::OutOfMemory, {"context"}, [&] { Session session(config(), {20}, budget); });
   EXPECT_EQ(budget.available(), 1000u);
 }
 
-TEST(Session, BuffersHaveTheirSizes) {
+TEST(Session, CachesHaveTheirShapes) {
   MemoryBudget budget(1 << 20);
-  Session session(config(), 20, budget);
-  EXPECT_EQ(std::get<AttentionState>(session.layer(0)).k.size(), 20u * 16 * 4);
-  EXPECT_EQ(std::get<AttentionState>(session.layer(0)).v.size(), 20u * 16 * 4);
+  Session session(config(), {20, KvType::BF16}, budget);
+  const auto expect = [](const KvView& view, KvLayout layout, int n_heads, int d) {
+    EXPECT_EQ(view.shape.type, KvType::BF16);
+    EXPECT_EQ(view.shape.layout, layout);
+    EXPECT_EQ(view.shape.n_heads, n_heads);
+    EXPECT_EQ(view.shape.d, d);
+    EXPECT_EQ(view.shape.capacity, 20);
+  };
+  for (LayerState* layer : {&session.layer(0), &session.mtp()}) {
+    expect(std::get<AttentionState>(*layer).k.view(), KvLayout::Tiles, 2, 8);
+    expect(std::get<AttentionState>(*layer).v.view(), KvLayout::Rows, 2, 8);
+  }
+  expect(std::get<LatentState>(session.layer(2)).kv.view(), KvLayout::Rows, 1, 8);
   EXPECT_EQ(std::get<DeltaState>(session.layer(1)).conv.size(), 3u * 16 * 4);
   EXPECT_EQ(std::get<DeltaState>(session.layer(1)).s.size(), 2u * 3 * 5 * 4);
-  EXPECT_EQ(std::get<LatentState>(session.layer(2)).latent.size(), 20u * 6 * 4);
-  EXPECT_EQ(std::get<LatentState>(session.layer(2)).rope_key.size(), 20u * 2 * 4);
-  EXPECT_EQ(std::get<AttentionState>(session.mtp()).k.size(), 20u * 16 * 4);
 }
 
 TEST(Session, LengthAdvancesOnCommitOnly) {
   MemoryBudget budget(1 << 20);
-  Session session(config(), 20, budget);
+  Session session(config(), {20}, budget);
   session.begin(7);
   EXPECT_EQ(session.length(), 0);
   session.commit(7);
@@ -80,7 +97,7 @@ TEST(Session, LengthAdvancesOnCommitOnly) {
 
 TEST(Session, TheContextIsExact) {
   MemoryBudget budget(1 << 20);
-  Session session(config(), 20, budget);
+  Session session(config(), {20}, budget);
   expect_error(Errc::LimitExceeded, {"21 tokens", "20", "0 are used"}, [&] { session.begin(21); });
   session.begin(20);  // the refused one left no mark
   session.commit(20);
@@ -90,7 +107,7 @@ TEST(Session, TheContextIsExact) {
 
 TEST(Session, APassThatDidNotEndPoisonsUntilReset) {
   MemoryBudget budget(1 << 20);
-  Session session(config(), 20, budget);
+  Session session(config(), {20}, budget);
   session.begin(5);
   session.commit(5);
   session.begin(1);  // and never committed
@@ -105,7 +122,7 @@ TEST(Session, APassThatDidNotEndPoisonsUntilReset) {
 
 TEST(Session, ResetClearsWhatIsReadFromTheStart) {
   MemoryBudget budget(1 << 20);
-  Session session(config(), 20, budget);
+  Session session(config(), {20}, budget);
   auto& state = std::get<DeltaState>(session.layer(1));
   for (AlignedBuffer* buffer : {&state.conv, &state.s}) {
     for (std::size_t i = 0; i < buffer->size() / 4; ++i) buffer->floats()[i] = 1;

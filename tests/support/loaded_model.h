@@ -21,6 +21,7 @@ struct LoadOptions {
   int n_threads = 1;
   std::int64_t max_tokens = 128;  // of a batch
   std::int64_t max_length = 160;  // of a session
+  KvType kv_type = KvType::F32;
   std::uint64_t cache_slots = 0;  // experts kept in memory; 0: all
   int lookahead = 0;
   std::string cache_policy = "lru";
@@ -41,7 +42,9 @@ class LoadedModel {
   ExpertStreamer& experts() { return *experts_; }
   Forward& forward() { return *forward_; }
   MemoryBudget& budget() { return budget_; }
-  Session new_session() { return Session(config(), options_.max_length, budget_); }
+  Session new_session() {
+    return Session(config(), {options_.max_length, options_.kv_type}, budget_);
+  }
 
   // The logits after every token, fed in passes of `chunk` tokens (0: all at once).
   std::vector<float> feed(Session& session, std::span<const std::int32_t> tokens,

@@ -1,115 +1,174 @@
-// Attention over the cache: exact softmax per (token, head), from position 0 upwards. Heads that
-// share keys and values go together, so that the cache is read once for all of them; that changes
-// the order in which numbers are computed, but no number.
+// The two kinds of attention, over the cache in blocks (attention_blocks.h). Heads that share keys
+// go together, and so do neighbouring tokens: keys are read, and decoded, once for all of them.
 #include <algorithm>
-#include <cmath>
 
+#include "backends/cpu/attention_blocks.h"
 #include "backends/cpu/cpu_backend.h"
+#include "base/error.h"
 
 namespace moeflux::cpu {
 namespace {
 
-// Turns scores into weights that sum to 1.
-void softmax(float* scores, std::int64_t n) noexcept {
-  const float top = *std::max_element(scores, scores + n);
-  float sum = 0;
-  for (std::int64_t t = 0; t < n; ++t) {
-    scores[t] = std::exp(scores[t] - top);
-    sum += scores[t];
+// Rows of a cache as floats, packed in the layout of the cache: where they are, or decoded into
+// `memory`. In tiles, n is rounded up to whole ones.
+const float* decode(const KernelTable& kernels, const KvView& cache, int head,
+                    std::int64_t position, int n, float* memory) {
+  const std::byte* from = cache.at(head, position);
+  const bool tiled = cache.shape.layout == KvLayout::Tiles;
+  const std::int64_t n_tiles = (n + kKvLanes - 1) / kKvLanes;
+  const int d = cache.shape.d;
+  WeightView values{.format = {.kind = WeightKind::F16},
+                    .rows = 1,
+                    .cols = (tiled ? n_tiles * kKvLanes : n) * d,
+                    .data = from,
+                    .scales = nullptr,
+                    .biases = nullptr};
+  switch (cache.shape.type) {
+    case KvType::F32:
+      return static_cast<const float*>(static_cast<const void*>(from));
+    case KvType::BF16:
+      values.format.kind = WeightKind::BF16;
+      [[fallthrough]];
+    case KvType::F16:
+      kernels.decode_row(values, 0, memory);
+      return memory;
+    case KvType::Q8:
+      tiled ? kernels.attention->decode_q8_tiles(from, n_tiles, d, memory)
+            : kernels.attention->decode_q8_rows(from, n, d, memory);
+      return memory;
   }
-  const float inverse = 1.0f / sum;
-  for (std::int64_t t = 0; t < n; ++t) scores[t] *= inverse;
+  return nullptr;
 }
 
-// Heads per task: a divisor of those that share a cache, small enough to keep all threads busy and
-// the scores in bounds.
-std::int64_t heads_per_task(std::int64_t n_sharing, std::int64_t n_heads_in_all,
-                            std::int64_t length, int n_threads) {
-  constexpr std::int64_t kMost = 16;
-  constexpr std::int64_t kMaxScores = 1 << 20;
-  for (std::int64_t heads = std::min(n_sharing, kMost); heads > 1; --heads) {
-    if (n_sharing % heads == 0 && n_heads_in_all / heads >= 2 * n_threads &&
-        heads * length <= kMaxScores) {
-      return heads;
+// Keys in tiles, each against all queries.
+struct GroupedQueries {
+  const AttentionOp& op;
+  const KernelTable& kernels;
+
+  int d() const { return op.spec->d_head; }
+  int d_value() const { return d(); }
+  std::int64_t queries_size(int n) const { return std::int64_t{n} * d(); }
+  std::int64_t memory_size(int) const {  // of decoded keys and values
+    return std::int64_t{2} * kKeyBlock * d();
+  }
+
+  void gather(const QueryTile& tile, float* queries) const {
+    for (int j = 0; j < tile.size(); ++j) {
+      std::copy_n(op.q + tile.token_of(j) * op.token_stride + tile.head_of(j) * op.head_stride, d(),
+                  queries + std::int64_t{j} * d());
     }
   }
-  return 1;
-}
+
+  ValueRows scores(const QueryTile& tile, const float* queries, std::int64_t position, int n_keys,
+                   float* memory, float* out) const {
+    kernels.attention->tile_dots(
+        {.rows = queries,
+         .row_stride = d(),
+         .n_rows = tile.size(),
+         .tiles = decode(kernels, op.k, tile.group, position, n_keys, memory),
+         .n_tiles = (n_keys + kKvLanes - 1) / kKvLanes,
+         .d = d(),
+         .out = out,
+         .out_stride = kKeyBlock});
+    float* values = memory + std::int64_t{kKeyBlock} * d();
+    return {decode(kernels, op.v, tile.group, position, n_keys, values), d()};
+  }
+
+  void finish(const QueryTile& tile, int query, const float* values, float sum,
+              float* memory) const {
+    const std::int64_t token = tile.token_of(query), head = tile.head_of(query);
+    float* out = op.out + (token * op.spec->n_heads + head) * d();
+    kernels.sigmoid_row(op.gate + token * op.token_stride + head * op.head_stride, memory, d());
+    const float inverse = 1.0f / sum;
+    for (int c = 0; c < d(); ++c) out[c] = values[c] * inverse * memory[c];
+  }
+};
+
+// One row per position is the key and, but for its rotary part, the value of all heads. So queries
+// are put into tiles instead of keys.
+struct LatentQueries {
+  const LatentAttentionOp& op;
+  const KernelTable& kernels;
+
+  int d() const { return op.spec->kv_rank + op.spec->d_rope; }
+  int d_value() const { return op.spec->kv_rank; }
+  static int padded(int n) { return (n + kKvLanes - 1) / kKvLanes * kKvLanes; }
+  std::int64_t queries_size(int n) const { return std::int64_t{padded(n)} * d(); }
+  std::int64_t memory_size(int n) const {  // of scores[key][query], and of decoded rows
+    return std::int64_t{kKeyBlock} * (padded(n) + d());
+  }
+
+  void gather(const QueryTile& tile, float* queries) const {
+    const int rank = op.spec->kv_rank;
+    std::fill_n(queries, queries_size(tile.size()), 0.0f);
+    for (int j = 0; j < tile.size(); ++j) {
+      const std::int64_t token = tile.token_of(j), head = tile.head_of(j);
+      const float* latent = op.q_latent + (token * op.spec->n_heads + head) * rank;
+      const float* rope = op.q_rope + token * op.q_rope_token_stride + head * op.q_rope_head_stride;
+      float* lane = queries + std::int64_t{j / kKvLanes} * kKvLanes * d() + j % kKvLanes;
+      for (int c = 0; c < rank; ++c) lane[c * kKvLanes] = latent[c];
+      for (int c = 0; c < op.spec->d_rope; ++c) lane[(rank + c) * kKvLanes] = rope[c];
+    }
+  }
+
+  ValueRows scores(const QueryTile& tile, const float* queries, std::int64_t position, int n_keys,
+                   float* memory, float* out) const {
+    const int n = tile.size(), lanes = padded(n);
+    float* of_keys = memory;
+    const float* rows =
+        decode(kernels, op.kv, 0, position, n_keys, memory + std::int64_t{kKeyBlock} * lanes);
+    kernels.attention->tile_dots({.rows = rows,
+                                  .row_stride = d(),
+                                  .n_rows = n_keys,
+                                  .tiles = queries,
+                                  .n_tiles = lanes / kKvLanes,
+                                  .d = d(),
+                                  .out = of_keys,
+                                  .out_stride = lanes});
+    for (int j = 0; j < n; ++j) {
+      for (int t = 0; t < n_keys; ++t) out[j * kKeyBlock + t] = of_keys[t * lanes + j];
+    }
+    return {rows, d()};
+  }
+
+  void finish(const QueryTile& tile, int query, const float* values, float sum, float*) const {
+    const std::int64_t row = tile.token_of(query) * op.spec->n_heads + tile.head_of(query);
+    float* out = op.out + row * d_value();
+    const float inverse = 1.0f / sum;
+    for (int c = 0; c < d_value(); ++c) out[c] = values[c] * inverse;
+  }
+};
 
 }  // namespace
 
 void CpuBackend::attention(const AttentionOp& op) {
   const GatedAttentionSpec& s = *op.spec;
-  const std::int64_t kv_stride = std::int64_t{s.n_kv_heads} * s.d_head;
-  const int heads_per_kv = s.n_heads / s.n_kv_heads;
-  const std::int64_t heads =
-      heads_per_task(heads_per_kv, op.n * s.n_heads, op.first_position + op.n, pool_.size());
-  const std::int64_t tasks = s.n_heads / heads;  // per token
-  pool_.parallel_for(op.n * tasks, 1, [&](std::int64_t task, std::int64_t, int worker) {
-    const std::int64_t i = task / tasks;
-    const std::int64_t h = task % tasks * heads;  // the first
-    const std::int64_t length = op.first_position + i + 1;
-    const float* q = op.q + i * op.token_stride + h * op.head_stride;
-    const float* gate = op.gate + i * op.token_stride + h * op.head_stride;
-    const float* k = op.k + h / heads_per_kv * s.d_head;
-    const float* v = op.v + h / heads_per_kv * s.d_head;
-    float* out = op.out + (i * s.n_heads + h) * s.d_head;
-
-    float* scores = scratch(worker, heads * length);  // [heads, length]
-    for (std::int64_t t = 0; t < length; ++t) {
-      kernels_.dot_rows(k + t * kv_stride, q, op.head_stride, heads, s.d_head, scores + t, length);
-    }
-    for (std::int64_t j = 0; j < heads; ++j) {
-      float* of_head = scores + j * length;
-      for (std::int64_t t = 0; t < length; ++t) of_head[t] *= s.scale;
-      softmax(of_head, length);
-    }
-    std::fill_n(out, heads * s.d_head, 0.0f);
-    for (std::int64_t t = 0; t < length; ++t) {
-      for (std::int64_t j = 0; j < heads; ++j)
-        kernels_.axpy(scores[j * length + t], v + t * kv_stride, out + j * s.d_head, s.d_head);
-    }
-    for (std::int64_t j = 0; j < heads; ++j) {
-      for (int c = 0; c < s.d_head; ++c)
-        out[j * s.d_head + c] *= sigmoid(gate[j * op.head_stride + c]);
-    }
-  });
+  MOEFLUX_ASSERT(op.k.shape.layout == KvLayout::Tiles && op.v.shape.layout == KvLayout::Rows);
+  BlockedAttention<GroupedQueries>({op, kernels_},
+                                   {.n_groups = s.n_kv_heads,
+                                    .heads_per_group = s.n_heads / s.n_kv_heads,
+                                    .n = op.n,
+                                    .first_position = op.first_position,
+                                    .scale = s.scale},
+                                   *kernels_.attention)
+      .run(
+          pool_, [this](int worker, std::int64_t n) { return scratch(worker, n); },
+          attention_parts_);
 }
 
 void CpuBackend::latent_attention(const LatentAttentionOp& op) {
   const MlaSpec& s = *op.spec;
-  const std::int64_t heads =
-      heads_per_task(s.n_heads, op.n * s.n_heads, op.first_position + op.n, pool_.size());
-  const std::int64_t tasks = s.n_heads / heads;  // per token
-  pool_.parallel_for(op.n * tasks, 1, [&](std::int64_t task, std::int64_t, int worker) {
-    const std::int64_t i = task / tasks;
-    const std::int64_t h = task % tasks * heads;  // the first
-    const std::int64_t length = op.first_position + i + 1;
-    const float* q_latent = op.q_latent + (i * s.n_heads + h) * s.kv_rank;
-    const float* q_rope = op.q_rope + i * op.q_rope_token_stride + h * op.q_rope_head_stride;
-    float* out = op.out + (i * s.n_heads + h) * s.kv_rank;
-
-    float* scores = scratch(worker, heads * (length + 1));  // [heads, length]
-    float* of_rope = scores + heads * length;               // [heads]
-    for (std::int64_t t = 0; t < length; ++t) {
-      kernels_.dot_rows(op.latent + t * s.kv_rank, q_latent, s.kv_rank, heads, s.kv_rank,
-                        scores + t, length);
-      kernels_.dot_rows(op.rope_key + t * s.d_rope, q_rope, op.q_rope_head_stride, heads, s.d_rope,
-                        of_rope, 1);
-      for (std::int64_t j = 0; j < heads; ++j) {
-        float& score = scores[j * length + t];
-        score = (score + of_rope[j]) * s.scale;
-      }
-    }
-    for (std::int64_t j = 0; j < heads; ++j) softmax(scores + j * length, length);
-    std::fill_n(out, heads * s.kv_rank, 0.0f);
-    for (std::int64_t t = 0; t < length; ++t) {
-      for (std::int64_t j = 0; j < heads; ++j) {
-        kernels_.axpy(scores[j * length + t], op.latent + t * s.kv_rank, out + j * s.kv_rank,
-                      s.kv_rank);
-      }
-    }
-  });
+  MOEFLUX_ASSERT(op.kv.shape.layout == KvLayout::Rows && op.kv.shape.d == s.kv_rank + s.d_rope);
+  BlockedAttention<LatentQueries>({op, kernels_},
+                                  {.n_groups = 1,
+                                   .heads_per_group = s.n_heads,
+                                   .n = op.n,
+                                   .first_position = op.first_position,
+                                   .scale = s.scale},
+                                  *kernels_.attention)
+      .run(
+          pool_, [this](int worker, std::int64_t n) { return scratch(worker, n); },
+          attention_parts_);
 }
 
 }  // namespace moeflux::cpu

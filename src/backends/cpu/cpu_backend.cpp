@@ -69,11 +69,6 @@ void CpuBackend::add(const AddOp& op) {
   });
 }
 
-void CpuBackend::copy(const CopyOp& op) {
-  for (std::int64_t i = 0; i < op.n; ++i)
-    std::copy_n(op.x + i * op.x_stride, op.d, op.y + i * op.y_stride);
-}
-
 void CpuBackend::rope(const RopeOp& op) {
   const RopeSpec& rope = *op.rope;
   const int half = rope.n_rot / 2;

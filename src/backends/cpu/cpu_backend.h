@@ -17,9 +17,9 @@ class CpuBackend final : public Backend {
   CpuBackend(const BackendOptions& options, const KernelTable& kernels)
       : pool_(options.n_threads),
         kernels_(kernels),
-        n_terms_(options.precision == Precision::Exact  ? 0
-                 : options.precision == Precision::Fine ? 2
-                                                        : 1),
+        n_digits_(options.precision == Precision::Exact  ? 0
+                  : options.precision == Precision::Fine ? 2
+                                                         : 1),
         scratch_(static_cast<std::size_t>(pool_.size())) {}
 
   std::string name() const override;
@@ -30,8 +30,8 @@ class CpuBackend final : public Backend {
   void rms_norm(const RmsNormOp& op) override;
   void matmul(const MatmulOp& op) override;
   void add(const AddOp& op) override;
-  void copy(const CopyOp& op) override;
   void rope(const RopeOp& op) override;
+  void store_kv(const StoreKvOp& op) override;
   void attention(const AttentionOp& op) override;
   void short_conv(const ShortConvOp& op) override;
   void gated_delta(const GatedDeltaOp& op) override;
@@ -45,11 +45,9 @@ class CpuBackend final : public Backend {
   // stays there.
   float* scratch(int worker, std::int64_t n);
 
-  // Memory for n rounded rows of activations; it stays until the next call for the same buffer.
-  std::byte* rounded_rows(AlignedBuffer& buffer, const Q8Layout& layout, std::int64_t n);
-  void round_row(const Q8Layout& layout, const float* x, std::byte* rows, std::int64_t number);
-  void product(const Q8Matmul& op, float* terms);
-  bool fast(const WeightView& weight) const { return n_terms_ > 0 && has_q8(weight.format); }
+  // Memory for rounded rows of activations; it stays until the next call for the same buffer.
+  std::byte* rounded_rows(AlignedBuffer& buffer, std::int64_t bytes);
+  bool fast(const WeightView& weight) const { return n_digits_ > 0 && has_q8(weight.format); }
   void fast_matmul(const MatmulOp& op);
   bool fast(const FfnOp& op) const {  // gate and up take the same rounded rows
     return fast(op.gate) && op.up.format == op.gate.format && fast(op.down);
@@ -62,9 +60,10 @@ class CpuBackend final : public Backend {
 
   ThreadPool pool_;
   const KernelTable& kernels_;
-  int n_terms_;  // rounded rows per row of activations: 0 for exact products, 2 for fine ones
+  int n_digits_;  // of 8 bits that activations are rounded to; 0: they are not
   AlignedBuffer rounded_inputs_, rounded_hidden_;
   std::vector<float> gathered_;  // rows of activations that an op has picked
+  std::vector<float> attention_parts_;  // of key blocks, until they are put together
   std::vector<std::vector<float>> scratch_;
 };
 

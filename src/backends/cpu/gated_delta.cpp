@@ -10,30 +10,72 @@ namespace {
 
 constexpr float kL2Eps = 1e-6f;  // fixed in the reference, not the model's norm eps
 
-// out = x / |x| * scale
-void l2_normalize(const KernelTable& kernels, const float* x, int d, float scale,
-                  float* out) noexcept {
+// Columns of a head's state that are taken through all tokens together.
+constexpr int kDeltaColumns = 64;
+
+// x <- x / |x| * scale
+void l2_normalize(const KernelTable& kernels, float* x, int d, float scale) noexcept {
   const float inverse = scale / std::sqrt(kernels.dot(x, x, d) + kL2Eps);
-  for (int c = 0; c < d; ++c) out[c] = x[c] * inverse;
+  for (int c = 0; c < d; ++c) x[c] *= inverse;
+}
+
+void copy_rows(const float* x, std::int64_t x_stride, float* y, std::int64_t y_stride,
+               std::int64_t n, std::int64_t d) noexcept {
+  for (std::int64_t i = 0; i < n; ++i) std::copy_n(x + i * x_stride, d, y + i * y_stride);
+}
+
+// Once for each token and key head, however many value heads use them: queries and keys of length
+// 1, decays, betas.
+void prepare_token(const KernelTable& kernels, const GatedDeltaOp& op, std::int64_t i) noexcept {
+  const GatedDeltaSpec& s = *op.spec;
+  const float q_scale = 1.0f / std::sqrt(static_cast<float>(s.d_key));
+  float* q = op.qkv + i * s.conv_dim();
+  float* k = q + s.key_dim();
+  for (int h = 0; h < s.n_key_heads; ++h) {
+    l2_normalize(kernels, q + h * s.d_key, s.d_key, q_scale);
+    l2_normalize(kernels, k + h * s.d_key, s.d_key, 1.0f);
+  }
+  float* a = op.a + i * s.n_value_heads;
+  float* b = op.b + i * s.n_value_heads;
+  for (int h = 0; h < s.n_value_heads; ++h) {
+    a[h] = std::exp(-std::exp(op.a_log[h]) * softplus(a[h] + op.dt_bias[h]));
+    b[h] = sigmoid(b[h]);
+  }
+}
+
+// The gated norm of one read-out; row = token * n_value_heads + head.
+void finish_row(const KernelTable& kernels, const GatedDeltaOp& op, std::int64_t row) noexcept {
+  const GatedDeltaSpec& s = *op.spec;
+  float* out = op.out + row * s.d_value;
+  float* gate = op.z + row * s.d_value;
+  s.output_gate == GateActivation::Silu ? kernels.silu_row(gate, gate, s.d_value)
+                                        : kernels.sigmoid_row(gate, gate, s.d_value);
+  const float mean_square = kernels.dot(out, out, s.d_value) / static_cast<float>(s.d_value);
+  const float inverse = 1.0f / std::sqrt(mean_square + op.eps);
+  for (int c = 0; c < s.d_value; ++c) out[c] = out[c] * inverse * op.norm[c] * gate[c];
 }
 
 }  // namespace
 
 void CpuBackend::short_conv(const ShortConvOp& op) {
   const int past = op.width - 1;
-  pool_.parallel_for(op.channels, 256, [&](std::int64_t begin, std::int64_t end, int) {
+  pool_.parallel_for(op.channels, 256, [&](std::int64_t begin, std::int64_t end, int worker) {
+    const std::int64_t n = end - begin;
+    float* weights = scratch(worker, op.width * n);  // [width, n]
+    for (std::int64_t c = 0; c < n; ++c) {
+      for (int tap = 0; tap < op.width; ++tap)
+        weights[tap * n + c] = op.weight[(begin + c) * op.width + tap];
+    }
     for (std::int64_t i = 0; i < op.n; ++i) {
-      // Input of time i + back - past: from the state while that lies before this call.
-      const auto input = [&](int back) {
-        const std::int64_t t = i + back - past;
-        return t < 0 ? op.state + (t + past) * op.channels : op.x + t * op.channels;
-      };
-      for (std::int64_t c = begin; c < end; ++c) {
-        float sum = 0;
-        for (int tap = 0; tap < op.width; ++tap)
-          sum += op.weight[c * op.width + tap] * input(tap)[c];
-        op.out[i * op.channels + c] = silu(sum);
+      float* out = op.out + i * op.channels + begin;
+      std::fill_n(out, n, 0.0f);
+      for (int tap = 0; tap < op.width; ++tap) {
+        // From the state while the input lies before this call.
+        const std::int64_t t = i + tap - past;
+        const float* x = t < 0 ? op.state + (t + past) * op.channels : op.x + t * op.channels;
+        for (std::int64_t c = 0; c < n; ++c) out[c] += weights[tap * n + c] * x[begin + c];
       }
+      kernels_.silu_row(out, out, n);
     }
     for (int slot = 0; slot < past; ++slot) {  // the last `past` inputs, oldest first
       const std::int64_t t = op.n - past + slot;
@@ -45,44 +87,44 @@ void CpuBackend::short_conv(const ShortConvOp& op) {
 
 void CpuBackend::gated_delta(const GatedDeltaOp& op) {
   const GatedDeltaSpec& s = *op.spec;
-  const int values_per_key = s.n_value_heads / s.n_key_heads;
-  const float q_scale = 1.0f / std::sqrt(static_cast<float>(s.d_key));
-  pool_.parallel_for(s.n_value_heads, 1, [&](std::int64_t begin, std::int64_t end, int worker) {
-    float* q = scratch(worker, 2 * s.d_key);
-    float* k = q + s.d_key;
-    for (std::int64_t h = begin; h < end; ++h) {
-      const float decay_rate = std::exp(op.a_log[h]);
-      float* state = op.state + h * s.d_key * s.d_value;  // [d_key, d_value]
-      for (std::int64_t i = 0; i < op.n; ++i) {
-        const float* qkv = op.qkv + i * s.conv_dim();
-        const std::int64_t key_head = h / values_per_key;
-        l2_normalize(kernels_, qkv + key_head * s.d_key, s.d_key, q_scale, q);
-        l2_normalize(kernels_, qkv + s.key_dim() + key_head * s.d_key, s.d_key, 1.0f, k);
-        const float* v = qkv + 2 * s.key_dim() + h * s.d_value;
-        const float beta = sigmoid(op.b[i * s.n_value_heads + h]);
-        const float decay =
-            std::exp(-decay_rate * softplus(op.a[i * s.n_value_heads + h] + op.dt_bias[h]));
-
-        float* out = op.out + (i * s.n_value_heads + h) * s.d_value;
-        kernels_.delta_step({.state = state,
-                             .d_key = s.d_key,
-                             .d_value = s.d_value,
-                             .decay = decay,
-                             .beta = beta,
-                             .q = q,
-                             .k = k,
-                             .v = v,
-                             .out = out});
-
-        const float mean_square = kernels_.dot(out, out, s.d_value) / static_cast<float>(s.d_value);
-        const float inverse = 1.0f / std::sqrt(mean_square + op.eps);
-        const float* z = op.z + (i * s.n_value_heads + h) * s.d_value;
-        for (int c = 0; c < s.d_value; ++c) {
-          const float gate = s.output_gate == GateActivation::Silu ? silu(z[c]) : sigmoid(z[c]);
-          out[c] = out[c] * inverse * op.norm[c] * gate;
-        }
-      }
-    }
+  pool_.parallel_for(op.n, 4, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t i = begin; i < end; ++i) prepare_token(kernels_, op, i);
+  });
+  // Several tokens: a few columns at a time, packed, since rows of the state that are a power of
+  // two apart fall on the same few lines of a cache. One token: a head at a time, where it is.
+  const bool packed = op.n > 1;
+  const int columns = packed ? std::min(kDeltaColumns, s.d_value) : s.d_value;
+  const int pieces = (s.d_value + columns - 1) / columns;
+  pool_.parallel_for(s.n_value_heads * pieces, 1, [&](std::int64_t task, std::int64_t, int worker) {
+    const std::int64_t h = task / pieces;
+    const std::int64_t first = task % pieces * columns;
+    const std::int64_t key_head = h / (s.n_value_heads / s.n_key_heads);
+    const int n_columns = static_cast<int>(std::min<std::int64_t>(columns, s.d_value - first));
+    float* state = op.state + h * s.d_key * s.d_value + first;
+    float* piece = packed ? scratch(worker, std::int64_t{s.d_key} * n_columns) : state;
+    if (packed) copy_rows(state, s.d_value, piece, n_columns, s.d_key, n_columns);
+    kernels_.delta_step({.state = piece,
+                         .state_stride = packed ? n_columns : s.d_value,
+                         .d_key = s.d_key,
+                         .n_columns = n_columns,
+                         .n = op.n,
+                         .q = op.qkv + key_head * s.d_key,
+                         .k = op.qkv + s.key_dim() + key_head * s.d_key,
+                         .qk_stride = s.conv_dim(),
+                         .v = op.qkv + 2 * s.key_dim() + h * s.d_value + first,
+                         .v_stride = s.conv_dim(),
+                         .decay = op.a + h,
+                         .beta = op.b + h,
+                         .gate_stride = s.n_value_heads,
+                         .out = op.out + h * s.d_value + first,
+                         .out_stride = s.value_dim()});
+    if (packed) copy_rows(piece, n_columns, state, s.d_value, s.d_key, n_columns);
+    if (op.n == 1) finish_row(kernels_, op, h);
+  });
+  if (op.n == 1) return;
+  pool_.parallel_for(op.n, 4, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t row = begin * s.n_value_heads; row < end * s.n_value_heads; ++row)
+      finish_row(kernels_, op, row);
   });
 }
 

@@ -5,12 +5,25 @@
 #include <string>
 #include <vector>
 
+#if defined(__x86_64__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 #include "base/cpu_features.h"
 #include "base/error.h"
 
 namespace moeflux::cpu {
 
 namespace {
+
+#if defined(__x86_64__)
+// The state of the tile unit is large, so Linux gives it only to processes that ask.
+bool may_use_tiles() {
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // of arch_prctl
+  return ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+#endif
 
 struct Candidate {
   const KernelTable* table;
@@ -25,6 +38,11 @@ const auto& candidates() {
         Candidate{&avx2_kernels(), cpu_features().avx2},
         Candidate{&avx512_kernels(), cpu_features().avx512},
         Candidate{&avx512vnni_kernels(), cpu_features().avx512 && cpu_features().avx512_vnni},
+        Candidate{&amx_kernels(), cpu_features().avx512_vnni && cpu_features().amx_int8 &&
+                                      may_use_tiles()},
+#elif defined(__aarch64__)
+        Candidate{&neon_kernels(), true},
+        Candidate{&neon_dotprod_kernels(), cpu_features().dotprod},
 #endif
   };
   return kCandidates;

@@ -13,6 +13,7 @@
 
 namespace moeflux::cpu {
 
+struct AttentionKernels;
 struct DeltaStep;
 
 struct KernelTable {
@@ -29,6 +30,9 @@ struct KernelTable {
   void (*matvec)(const WeightView& matrix, std::int64_t row, std::int64_t n_rows, const float* x,
                  float* y, float* scratch) noexcept;
   void (*delta_step)(const DeltaStep& step) noexcept;
+  void (*sigmoid_row)(const float* x, float* y, std::int64_t n) noexcept;  // y = 1 / (1 + exp(-x))
+  void (*silu_row)(const float* x, float* y, std::int64_t n) noexcept;     // y = x / (1 + exp(-x))
+  const AttentionKernels* attention;
   // The fast path. It too computes the same bits everywhere, but not those of the functions above.
   const Q8Kernels* q8;
 };
@@ -45,6 +49,10 @@ const KernelTable& scalar_kernels();
 const KernelTable& avx2_kernels();
 const KernelTable& avx512_kernels();
 const KernelTable& avx512vnni_kernels();
+const KernelTable& amx_kernels();
+#elif defined(__aarch64__)
+const KernelTable& neon_kernels();
+const KernelTable& neon_dotprod_kernels();
 #endif
 
 float silu(float x) noexcept;

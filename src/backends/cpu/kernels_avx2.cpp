@@ -6,6 +6,7 @@
 
 #include <immintrin.h>
 
+#include "backends/cpu/attention_kernels.h"
 #include "backends/cpu/delta_step.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/rows.h"
@@ -87,6 +88,9 @@ const KernelTable& avx2_kernels() {
                                   .axpy = axpy,
                                   .matvec = matvec_avx2,
                                   .delta_step = delta_step<Floats8>,
+                                  .sigmoid_row = sigmoid_row<Floats8>,
+                                  .silu_row = silu_row<Floats8>,
+                                  .attention = &attention_kernels<Floats8>(),
                                   .q8 = &q8_avx2()};
   return kTable;
 }

@@ -6,6 +6,7 @@
 
 #include <immintrin.h>
 
+#include "backends/cpu/attention_kernels.h"
 #include "backends/cpu/delta_step.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/rows.h"
@@ -91,6 +92,9 @@ const KernelTable& avx512_kernels() {
                                   .axpy = axpy,
                                   .matvec = matvec_avx512,
                                   .delta_step = delta_step<Floats16>,
+                                  .sigmoid_row = sigmoid_row<Floats16>,
+                                  .silu_row = silu_row<Floats16>,
+                                  .attention = &attention_kernels<Floats16>(),
                                   .q8 = &q8_avx512()};
   return kTable;
 }

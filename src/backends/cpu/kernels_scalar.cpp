@@ -1,5 +1,6 @@
 #include <array>
 
+#include "backends/cpu/attention_kernels.h"
 #include "backends/cpu/delta_step.h"
 #include "backends/cpu/kernels.h"
 #include "quant/codec.h"
@@ -48,7 +49,10 @@ const KernelTable& scalar_kernels() {
                                   .dot_rows = dot_rows,
                                   .axpy = axpy,
                                   .matvec = matvec,
-                                  .delta_step = delta_step<float>,
+                                  .delta_step = delta_step<Floats4>,
+                                  .sigmoid_row = sigmoid_row<Floats4>,
+                                  .silu_row = silu_row<Floats4>,
+                                  .attention = &attention_kernels<Floats4>(),
                                   .q8 = &q8_scalar()};
   return kTable;
 }

@@ -3,7 +3,6 @@
 #include "backends/cpu/q8.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -12,6 +11,8 @@
 
 namespace moeflux::cpu {
 namespace {
+
+constexpr std::int64_t kFloatsUnit = 16;  // scales and sums are padded to a multiple of this
 
 std::int64_t round_up(std::int64_t value, std::int64_t unit) {
   return (value + unit - 1) / unit * unit;
@@ -26,59 +27,54 @@ const T* part(const std::byte* row, std::int64_t offset) {
   return static_cast<const T*>(static_cast<const void*>(row + offset));
 }
 
-// Where the code of element i of a row is.
-std::int64_t place(const Q8Layout& layout, std::int64_t i) {
-  const std::int64_t block = i / layout.block_codes(), within = i % layout.block_codes();
-  return block * layout.block_codes() + within % layout.steps * Q8Layout::kBlockBytes +
-         within / layout.steps;
-}
-
-// Group g of a row. `rest`, when not null, receives what rounding leaves over.
-void quantize_group(const Q8Layout& layout, std::int64_t g, const float* values, std::byte* out,
-                    float* rest) {
+void quantize_group(const Q8Layout& layout, std::int64_t g, const float* values, std::byte* out) {
   float largest = 0;
   bool finite = true;
   for (int i = 0; i < layout.group; ++i) {
     finite = finite && std::isfinite(values[i]);
     largest = std::max(largest, std::abs(values[i]));
   }
-  // What is not finite makes every product of its group NaN, as it would with floats.
-  const float scale = finite ? largest / 127.0f : std::numeric_limits<float>::quiet_NaN();
-  const float inverse = finite && largest > 0 ? 127.0f / largest : 0.0f;
+  const float limit = layout.largest_code();
+  const float scale = finite ? largest / limit : std::numeric_limits<float>::quiet_NaN();
+  const float inverse = finite && largest > 0 ? limit / largest : 0.0f;
   int sum = 0;
   for (int i = 0; i < layout.group; ++i) {
-    // A product that overflows (largest is subnormal) is cut off like any other.
-    const float scaled = finite ? std::clamp(values[i] * inverse, -127.0f, 127.0f) : 0.0f;
-    const float code = std::nearbyint(scaled);
-    part<std::int8_t>(out, 0)[place(layout, g * layout.group + i)] = static_cast<std::int8_t>(code);
-    sum += static_cast<int>(code);
-    if (rest != nullptr) rest[i] = std::fma(-code, scale, values[i]);
+    // The inverse of a very small largest value is infinite: products are cut off like any other,
+    // but for that of zero.
+    const float scaled =
+        finite && values[i] != 0 ? std::clamp(values[i] * inverse, -limit, limit) : 0.0f;
+    const int code = static_cast<int>(std::nearbyint(scaled));
+    sum += code;
+    const std::int64_t place = layout.place(g * layout.group + i);
+    if (layout.digits == 1) {
+      part<std::int8_t>(out, 0)[place] = static_cast<std::int8_t>(code);
+    } else {
+      const int high = (code + 128) >> 8;
+      part<std::int8_t>(out, 0)[place] = static_cast<std::int8_t>(high);
+      part<std::int8_t>(out, layout.low_at)[place] = static_cast<std::int8_t>(code - 256 * high);
+    }
   }
   part<float>(out, layout.scales_at)[g] = scale;
   part<float>(out, layout.sums_at)[g] = scale * static_cast<float>(sum);
 }
 
-void quantize(const Q8Layout& layout, const float* x, std::byte* out, std::byte* rest) noexcept {
+void quantize(const Q8Layout& layout, const float* x, std::byte* out) noexcept {
   std::memset(out, 0, static_cast<std::size_t>(layout.row_bytes));
-  if (rest != nullptr) std::memset(rest, 0, static_cast<std::size_t>(layout.row_bytes));
-  std::array<float, Q8Layout::kMaxGroup> left;
   for (std::int64_t g = 0; g < layout.n_groups; ++g) {
-    quantize_group(layout, g, x + g * layout.group, out, left.data());
-    if (rest != nullptr) quantize_group(layout, g, left.data(), rest, nullptr);
+    quantize_group(layout, g, x + g * layout.group, out);
   }
 }
 
-float sum_lanes(std::array<float, Q8Layout::kLanes> lanes) {
-  for (std::size_t width = Q8Layout::kLanes / 2; width > 0; width /= 2) {
-    for (std::size_t lane = 0; lane < width; ++lane) lanes[lane] += lanes[lane + width];
-  }
-  return lanes[0];
+int weight_code(const std::byte* row, int bits, std::int64_t i) {
+  const std::int64_t bit = i * bits;
+  unsigned two = std::to_integer<unsigned>(row[bit / 8]);
+  if (bit % 8 + bits > 8) two |= std::to_integer<unsigned>(row[bit / 8 + 1]) << 8;
+  return static_cast<int>(two >> (bit % 8) & ((1u << bits) - 1));
 }
 
 float dot(const Q8Layout& layout, const WeightView& w, std::int64_t row, const std::byte* x) {
-  const auto* codes = part<std::int8_t>(x, 0);
-  const auto* x_scales = part<float>(x, layout.scales_at);
-  const auto* x_sums = part<float>(x, layout.sums_at);
+  const auto* high = part<std::int8_t>(x, 0);
+  const auto* low = part<std::int8_t>(x, layout.low_at);
   const int bits = w.format.bits;
   const std::byte* data = w.data + row * (layout.cols * bits / 8);
   const auto scale_bytes = static_cast<std::int64_t>(dtype_size(w.format.scale_dtype));
@@ -88,28 +84,19 @@ float dot(const Q8Layout& layout, const WeightView& w, std::int64_t row, const s
                   &value);
     return value;
   };
-  const auto weight_code = [&](std::int64_t i) {
-    const std::int64_t bit = i * bits;
-    unsigned two = std::to_integer<unsigned>(data[bit / 8]);
-    if (bit % 8 + bits > 8) two |= std::to_integer<unsigned>(data[bit / 8 + 1]) << 8;
-    return static_cast<int>(two >> (bit % 8) & ((1u << bits) - 1));
-  };
-
-  std::array<float, Q8Layout::kLanes> lanes{};
-  for (std::int64_t i = 0; i < layout.cols; i += layout.lane_codes()) {
-    int sum = 0;
-    for (std::int64_t k = i; k < i + layout.lane_codes(); ++k) {
-      sum += weight_code(k) * codes[place(layout, k)];
-    }
-    const std::int64_t g = i / layout.group;
-    float& acc = lanes[static_cast<std::size_t>(i / layout.lane_codes() % Q8Layout::kLanes)];
-    acc = std::fma(static_cast<float>(sum), number(w.scales, g) * x_scales[g], acc);
-  }
+  float acc = 0;
   for (std::int64_t g = 0; g < layout.n_groups; ++g) {
-    float& acc = lanes[static_cast<std::size_t>(g % Q8Layout::kLanes)];
-    acc = std::fma(number(w.biases, g), x_sums[g], acc);
+    int sum = 0;
+    for (std::int64_t i = g * layout.group; i < (g + 1) * layout.group; ++i) {
+      const std::int64_t place = layout.place(i);
+      const int code = layout.digits == 1 ? high[place] : 256 * high[place] + low[place];
+      sum += weight_code(data, bits, i) * code;
+    }
+    const float scale = number(w.scales, g) * part<float>(x, layout.scales_at)[g];
+    acc = std::fma(static_cast<float>(sum), scale, acc);
+    acc = std::fma(number(w.biases, g), part<float>(x, layout.sums_at)[g], acc);
   }
-  return sum_lanes(lanes);
+  return acc;
 }
 
 void matmul(const Q8Matmul& op) noexcept {
@@ -124,15 +111,19 @@ void matmul(const Q8Matmul& op) noexcept {
 
 }  // namespace
 
-Q8Layout::Q8Layout(const WeightFormat& format, std::int64_t n_cols)
-    : bits(format.bits == 2 || format.bits == 4 ? format.bits : 8),
+Q8Layout::Q8Layout(const WeightFormat& format, std::int64_t n_cols, int n_digits, std::int64_t n)
+    : form(n < kTilesFrom ? Q8Form::Blocks : Q8Form::Tiles),
+      digits(n_digits),
+      bits(form == Q8Form::Blocks && (format.bits == 2 || format.bits == 4) ? format.bits : 8),
       steps(8 / bits),
       group(format.group),
       cols(n_cols),
       n_groups(n_cols / format.group),
       n_blocks((n_cols + block_codes() - 1) / block_codes()),
-      scales_at(n_blocks * block_codes()),
-      sums_at(scales_at + round_up(n_groups, kLanes) * static_cast<std::int64_t>(sizeof(float))),
+      padded(n_blocks * block_codes()),
+      low_at(n_digits == 2 ? padded : 0),
+      scales_at(n_digits * padded),
+      sums_at(scales_at + round_up(n_groups, kFloatsUnit) * std::int64_t{sizeof(float)}),
       row_bytes(2 * sums_at - scales_at) {}
 
 bool has_q8(const WeightFormat& format) {
@@ -140,11 +131,8 @@ bool has_q8(const WeightFormat& format) {
 }
 
 std::int64_t q8_scratch_floats(const Q8Layout& layout) {
-  // Scales and biases of a few rows as floats, their codes spread to bytes, and room to align.
-  constexpr std::int64_t kRows = 4;
-  return kRows * (2 * round_up(layout.n_groups, Q8Layout::kLanes) +
-                  layout.n_blocks * layout.block_codes() / 4) +
-         Q8Layout::kLanes;
+  // Scales and biases of some rows as floats, their codes spread to bytes, and room to align.
+  return kQ8Rows * (2 * round_up(layout.n_groups, kFloatsUnit) + layout.padded / 4) + kFloatsUnit;
 }
 
 const Q8Kernels& q8_scalar() {

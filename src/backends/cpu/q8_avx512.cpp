@@ -3,47 +3,56 @@
 
 #include "backends/cpu/q8_avx512.h"
 
+#include "backends/cpu/q8_blocks_avx512.h"
+#include "backends/cpu/q8_tiles_avx512.h"
+
 namespace moeflux::cpu {
 namespace {
 
-// 16 values as codes.
-__m128i to_codes(__m512 x, __m512 inverse) noexcept {
-  const __m512 limit = _mm512_set1_ps(127.0f);
-  const __m512 scaled = _mm512_mul_ps(x, inverse);
-  const __m512 cut =
-      _mm512_max_ps(_mm512_min_ps(scaled, limit), _mm512_sub_ps(_mm512_setzero_ps(), limit));
-  return _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(cut));
-}
-
-// A group in element order. Gives its scale; the sum of its codes goes to `sum`.
-float quantize_group(const float* x, int group, std::byte* codes, std::int32_t& sum) noexcept {
+// A group, its digits in element order. Gives its scale; the sum of its codes goes to `sum`.
+float quantize_group(const Q8Layout& layout, const float* x, std::byte* high, std::byte* low,
+                     std::int32_t& sum) noexcept {
   const __m512 magnitude = _mm512_castsi512_ps(_mm512_set1_epi32(0x7FFFFFFF));
   const __m512 infinity = _mm512_castsi512_ps(_mm512_set1_epi32(0x7F800000));
   __m512 largest = _mm512_setzero_ps();
   __mmask16 bad = 0;
-  for (int k = 0; k < group; k += 16) {
+  for (int k = 0; k < layout.group; k += 16) {
     const __m512 size = _mm512_and_ps(_mm512_loadu_ps(x + k), magnitude);
     bad |= _mm512_cmp_ps_mask(size, infinity, _CMP_NLT_UQ);
     largest = _mm512_max_ps(largest, size);
   }
   sum = 0;
   if (bad != 0) {
-    std::memset(codes, 0, static_cast<std::size_t>(group));
+    std::memset(high, 0, static_cast<std::size_t>(layout.group));
+    if (layout.digits == 2) std::memset(low, 0, static_cast<std::size_t>(layout.group));
     return __builtin_nanf("");
   }
   const float top = _mm512_reduce_max_ps(largest);
-  const __m512 inverse = _mm512_set1_ps(top > 0 ? 127.0f / top : 0.0f);
+  const float limit = layout.largest_code();
+  const __m512 inverse = _mm512_set1_ps(top > 0 ? limit / top : 0.0f);
+  const __m512 most = _mm512_set1_ps(limit), least = _mm512_set1_ps(-limit);
   __m512i sums = _mm512_setzero_si512();
-  for (int k = 0; k < group; k += 16) {
-    const __m128i some = to_codes(_mm512_loadu_ps(x + k), inverse);
-    _mm_store_si128(static_cast<__m128i*>(at(codes, k)), some);
-    sums = _mm512_add_epi32(sums, _mm512_cvtepi8_epi32(some));
+  for (int k = 0; k < layout.group; k += 16) {
+    const __m512 values = _mm512_loadu_ps(x + k);
+    // An infinite inverse, of a very small largest value, must not turn zeros into NaN.
+    const __mmask16 some = _mm512_cmp_ps_mask(values, _mm512_setzero_ps(), _CMP_NEQ_UQ);
+    const __m512 scaled = _mm512_maskz_mul_ps(some, values, inverse);
+    const __m512i codes = _mm512_cvtps_epi32(_mm512_max_ps(_mm512_min_ps(scaled, most), least));
+    sums = _mm512_add_epi32(sums, codes);
+    const __m512i upper = _mm512_srai_epi32(_mm512_add_epi32(codes, _mm512_set1_epi32(128)), 8);
+    const __m128i digits = _mm512_cvtepi32_epi8(codes);
+    if (layout.digits == 2) {
+      _mm_store_si128(static_cast<__m128i*>(at(high, k)), _mm512_cvtepi32_epi8(upper));
+      _mm_store_si128(static_cast<__m128i*>(at(low, k)), digits);
+    } else {
+      _mm_store_si128(static_cast<__m128i*>(at(high, k)), digits);
+    }
   }
   sum = _mm512_reduce_add_epi32(sums);
-  return top / 127.0f;
+  return top / limit;
 }
 
-// The codes of a block from element order to [step][byte], in place.
+// The digits of a block from element order to [step][byte], in place.
 void deal_block(std::byte* block, int steps) noexcept {
   __m512i v[4];
   for (int i = 0; i < steps; ++i) v[i] = _mm512_load_si512(at(block, i * kBlock));
@@ -62,86 +71,55 @@ void deal_block(std::byte* block, int steps) noexcept {
   }
 }
 
-}  // namespace
-
-namespace {
-
-// x less what its codes, in element order, stand for.
-void leave_rest(const float* x, int group, const std::byte* codes, float scale,
-                float* rest) noexcept {
-  for (int k = 0; k < group; k += 16) {
-    const __m128i some = _mm_load_si128(static_cast<const __m128i*>(at(codes, k)));
-    const __m512 values = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(some));
-    _mm512_store_ps(rest + k,
-                    _mm512_fnmadd_ps(values, _mm512_set1_ps(scale), _mm512_loadu_ps(x + k)));
-  }
-}
-
-// Codes of all groups are there in element order: the rest of the row's layout.
-void finish_row(const Q8Layout& layout, std::byte* out) noexcept {
-  auto* scales = static_cast<float*>(at(out, layout.scales_at));
-  auto* sums = static_cast<float*>(at(out, layout.sums_at));
-  for (std::int64_t g = layout.n_groups; g < layout.n_chunks() * kLanes; ++g) {
-    scales[g] = sums[g] = 0;
-  }
-  std::memset(out + layout.cols, 0, static_cast<std::size_t>(layout.scales_at - layout.cols));
-  if (layout.steps == 1) return;
-  for (std::int64_t b = 0; b < layout.n_blocks; ++b) {
-    deal_block(out + b * layout.block_codes(), layout.steps);
-  }
-}
-
-float place_group(const Q8Layout& layout, std::int64_t g, const float* x, std::byte* out) noexcept {
-  std::int32_t sum = 0;
-  const float scale = quantize_group(x, layout.group, out + g * layout.group, sum);
-  static_cast<float*>(at(out, layout.scales_at))[g] = scale;
-  static_cast<float*>(at(out, layout.sums_at))[g] = scale * static_cast<float>(sum);
-  return scale;
-}
-
-}  // namespace
-
-void q8_quantize_avx512(const Q8Layout& layout, const float* x, std::byte* out,
-                        std::byte* rest) noexcept {
-  alignas(64) float left[Q8Layout::kMaxGroup];
-  for (std::int64_t g = 0; g < layout.n_groups; ++g) {
-    const float* values = x + g * layout.group;
-    const float scale = place_group(layout, g, values, out);
-    if (rest == nullptr) continue;
-    leave_rest(values, layout.group, out + g * layout.group, scale, left);
-    place_group(layout, g, left, rest);
-  }
-  finish_row(layout, out);
-  if (rest != nullptr) finish_row(layout, rest);
-}
-
-namespace {
-
 struct WideDot {
-  // Sums of 4 codes per lane. Products of codes of 2 and 4 bits fit into 16 bits; those of 8 bits
-  // are taken from even and odd bytes apart.
-  template <int Steps>
-  static __m512i lane_sums(const __m512i (&w)[Steps], const __m512i (&x)[Steps]) noexcept {
-    if constexpr (Steps == 1) {
+  // Adds sums of 4 products to each lane. Products of codes of up to 6 bits fit into 16 bits two at
+  // a time; those of 8 bits are taken from even and odd bytes apart.
+  template <bool Wide>
+  static __m512i add(__m512i acc, __m512i w, __m512i x) noexcept {
+    if constexpr (Wide) {
       const __m512i low = _mm512_set1_epi16(0xFF);
-      const __m512i even = _mm512_madd_epi16(_mm512_and_si512(w[0], low),
-                                             _mm512_srai_epi16(_mm512_slli_epi16(x[0], 8), 8));
-      const __m512i odd = _mm512_madd_epi16(_mm512_srli_epi16(w[0], 8), _mm512_srai_epi16(x[0], 8));
-      return _mm512_add_epi32(even, odd);
+      const __m512i even = _mm512_madd_epi16(_mm512_and_si512(w, low),
+                                             _mm512_srai_epi16(_mm512_slli_epi16(x, 8), 8));
+      const __m512i odd = _mm512_madd_epi16(_mm512_srli_epi16(w, 8), _mm512_srai_epi16(x, 8));
+      return _mm512_add_epi32(acc, _mm512_add_epi32(even, odd));
     } else {
-      __m512i pairs = _mm512_maddubs_epi16(w[0], x[0]);
-      for (int i = 1; i < Steps; ++i) {
-        pairs = _mm512_add_epi16(pairs, _mm512_maddubs_epi16(w[i], x[i]));
-      }
-      return _mm512_madd_epi16(pairs, _mm512_set1_epi16(1));
+      const __m512i pairs = _mm512_maddubs_epi16(w, x);
+      return _mm512_add_epi32(acc, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
     }
   }
 };
 
+template <bool Wide, int Digits>
+using WidePanel = PanelOf<WideDot, Wide, Digits>;
+
+void matmul(const Q8Matmul& op) noexcept {
+  op.layout->form == Q8Form::Blocks ? matmul_blocks<WideDot>(op) : matmul_tiles<WidePanel>(op);
+}
+
 }  // namespace
 
+void q8_quantize_avx512(const Q8Layout& layout, const float* x, std::byte* out) noexcept {
+  auto* scales = static_cast<float*>(at(out, layout.scales_at));
+  auto* sums = static_cast<float*>(at(out, layout.sums_at));
+  const auto padding = static_cast<std::size_t>(layout.padded - layout.cols);
+  for (int digit = 0; digit < layout.digits; ++digit) {
+    std::memset(out + digit * layout.padded + layout.cols, 0, padding);
+  }
+  std::memset(scales, 0, static_cast<std::size_t>(layout.row_bytes - layout.scales_at));
+  for (std::int64_t g = 0; g < layout.n_groups; ++g) {
+    std::byte* high = out + g * layout.group;
+    std::int32_t sum = 0;
+    scales[g] = quantize_group(layout, x + g * layout.group, high, high + layout.low_at, sum);
+    sums[g] = scales[g] * static_cast<float>(sum);
+  }
+  if (layout.steps == 1) return;
+  for (std::int64_t b = 0; b < layout.n_blocks * layout.digits; ++b) {
+    deal_block(out + b * layout.block_codes(), layout.steps);
+  }
+}
+
 const Q8Kernels& q8_avx512() {
-  static constexpr Q8Kernels kKernels{.quantize = q8_quantize_avx512, .matmul = matmul<WideDot>};
+  static constexpr Q8Kernels kKernels{.quantize = q8_quantize_avx512, .matmul = matmul};
   return kKernels;
 }
 

@@ -3,8 +3,7 @@
 // here has internal linkage, and nothing is included that could be instantiated here and linked
 // into code for other processors.
 //
-// Products run in tiles of 4 rows of weights and 4 of activations. For a chunk of 16 groups, the
-// products of scales are computed at once and dealt to the lanes of each block.
+// Rows of weights are taken 16 at a time, and end up as the lanes of a register.
 #pragma once
 
 #include <cstdint>
@@ -16,19 +15,16 @@
 
 namespace moeflux::cpu {
 
-void q8_quantize_avx512(const Q8Layout& layout, const float* x, std::byte* out,
-                        std::byte* rest) noexcept;
+void q8_quantize_avx512(const Q8Layout& layout, const float* x, std::byte* out) noexcept;
 
 namespace {
 
-constexpr int kLanes = Q8Layout::kLanes;
+constexpr int kRows = kQ8Rows;  // lanes of a register
 constexpr int kBlock = Q8Layout::kBlockBytes;
-constexpr int kMaxRows = 4, kMaxTokens = 4;
-constexpr std::int64_t kUnpackFrom = 8;          // tokens for which codes are spread to bytes first
-constexpr std::int64_t kCacheBytes = 512 << 10;  // of activations that one pass goes over
 
-// The rows of a tile are short streams that the processor does not foresee.
+// Rows are short streams that the processor does not foresee.
 constexpr std::int64_t kAhead = 16 << 10;
+constexpr std::int64_t kPlaneAhead = 2 << 10;
 
 const void* at(const std::byte* base, std::int64_t offset) noexcept {
   return base + offset;
@@ -38,30 +34,140 @@ void* at(std::byte* base, std::int64_t offset) noexcept {
 }
 
 __mmask16 first_lanes(std::int64_t n) noexcept {
-  return n >= kLanes ? __mmask16{0xFFFF} : static_cast<__mmask16>((1u << n) - 1);
+  return n >= kRows ? __mmask16{0xFFFF} : static_cast<__mmask16>((1u << n) - 1);
 }
 __mmask64 first_bytes(std::int64_t n) noexcept {
   return n >= kBlock ? ~__mmask64{0} : (__mmask64{1} << n) - 1;
 }
 
+// out[j] has quarter j of all four.
+void transpose_quarters(const __m512i (&fours)[4], __m512i (&out)[4]) noexcept {
+  const __m512i even_ab = _mm512_shuffle_i32x4(fours[0], fours[1], 0x88);
+  const __m512i even_cd = _mm512_shuffle_i32x4(fours[2], fours[3], 0x88);
+  const __m512i odd_ab = _mm512_shuffle_i32x4(fours[0], fours[1], 0xDD);
+  const __m512i odd_cd = _mm512_shuffle_i32x4(fours[2], fours[3], 0xDD);
+  out[0] = _mm512_shuffle_i32x4(even_ab, even_cd, 0x88);
+  out[1] = _mm512_shuffle_i32x4(odd_ab, odd_cd, 0x88);
+  out[2] = _mm512_shuffle_i32x4(even_ab, even_cd, 0xDD);
+  out[3] = _mm512_shuffle_i32x4(odd_ab, odd_cd, 0xDD);
+}
+
+// Rows to columns: out[c] has dword c of all rows.
+void transpose(const __m512i (&rows)[16], __m512i (&out)[16]) noexcept {
+  __m512i fours[4][4];  // [k][rows 4 q ...]: in quarter j, dword 4 j + k of four rows
+#pragma GCC unroll 4
+  for (int q = 0; q < 4; ++q) {
+    const __m512i ab_low = _mm512_unpacklo_epi32(rows[4 * q], rows[4 * q + 1]);
+    const __m512i ab_high = _mm512_unpackhi_epi32(rows[4 * q], rows[4 * q + 1]);
+    const __m512i cd_low = _mm512_unpacklo_epi32(rows[4 * q + 2], rows[4 * q + 3]);
+    const __m512i cd_high = _mm512_unpackhi_epi32(rows[4 * q + 2], rows[4 * q + 3]);
+    fours[0][q] = _mm512_unpacklo_epi64(ab_low, cd_low);
+    fours[1][q] = _mm512_unpackhi_epi64(ab_low, cd_low);
+    fours[2][q] = _mm512_unpacklo_epi64(ab_high, cd_high);
+    fours[3][q] = _mm512_unpackhi_epi64(ab_high, cd_high);
+  }
+#pragma GCC unroll 4
+  for (int k = 0; k < 4; ++k) {
+    __m512i columns[4];
+    transpose_quarters(fours[k], columns);
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) out[4 * j + k] = columns[j];
+  }
+}
+
+// The same for 16 rows of 4 or 8 dwords, one after the other.
+template <int Dwords>
+void transpose_short(const std::byte* data, __m512i (&out)[16]) noexcept {
+  const __m512i rows = _mm512_set_epi32(3, 2, 1, 0, 3, 2, 1, 0, 3, 2, 1, 0, 3, 2, 1, 0);
+  const __m512i quarters = _mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0);
+  __m512i pick =  // dword k of row r to lane 4 k + r; rows come four or two in a register
+      _mm512_add_epi32(_mm512_slli_epi32(rows, Dwords == 4 ? 2 : 3), quarters);
+#pragma GCC unroll 2
+  for (int half = 0; half < Dwords / 4; ++half) {
+    __m512i fours[4], columns[4];
+#pragma GCC unroll 4
+    for (int q = 0; q < 4; ++q) {
+      const std::byte* four_rows = data + q * 16 * Dwords;
+      const __m512i first = _mm512_loadu_si512(four_rows);
+      if constexpr (Dwords == 4) {
+        fours[q] = _mm512_permutexvar_epi32(pick, first);
+      } else {
+        fours[q] = _mm512_permutex2var_epi32(first, pick, _mm512_loadu_si512(four_rows + 64));
+      }
+    }
+    transpose_quarters(fours, columns);
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; ++k) out[4 * half + k] = columns[k];
+    pick = _mm512_add_epi32(pick, _mm512_set1_epi32(4));
+  }
+}
+
 // ---- weights
 
-// Scales or biases of a row as floats, then zeros to a multiple of 16.
-void load_plane(const WeightView& w, const std::byte* plane, std::int64_t row,
-                std::int64_t n_groups, float* out) noexcept {
-  const bool wide = w.format.scale_dtype == DType::F32;
-  const std::byte* from = plane + row * n_groups * (wide ? 4 : 2);
-  for (std::int64_t g = 0; g < n_groups; g += kLanes) {
-    const __mmask16 lanes = first_lanes(n_groups - g);
-    if (wide) {
-      _mm512_store_ps(out + g, _mm512_maskz_loadu_ps(lanes, from + g * 4));
-      continue;
+// Where 16 rows lie; behind the last row of a matrix, that row again.
+struct RowSet {
+  RowSet(const std::byte* base, std::int64_t row, std::int64_t n_rows,
+         std::int64_t bytes) noexcept {
+    for (int r = 0; r < kRows; ++r) {
+      data[r] = base + (row + (r < n_rows ? r : n_rows - 1)) * bytes;
     }
-    const __m256i raw = _mm256_maskz_loadu_epi16(lanes, from + g * 2);
-    _mm512_store_ps(out + g,
-                    w.format.scale_dtype == DType::F16
-                        ? _mm512_cvtph_ps(raw)
-                        : _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(raw), 16)));
+    ahead = data[0] + (bytes * kRows > kAhead ? bytes * kRows : kAhead);
+  }
+  const std::byte* data[kRows];
+  const std::byte* ahead;  // the same number of bytes, to be asked for while these are used
+};
+
+template <DType Type>
+__m512 widen(__m512i low_words) noexcept {
+  if constexpr (Type == DType::BF16) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(low_words, 16));
+  } else {
+    return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(low_words));
+  }
+}
+
+// Columns of scales or biases as floats.
+template <DType Type>
+void store_columns(const __m512i (&columns)[16], std::int64_t n_dwords, float* out) noexcept {
+  for (std::int64_t k = 0; k < n_dwords; ++k) {
+    if constexpr (Type == DType::F32) {
+      _mm512_store_si512(out + k * kRows, columns[k]);
+    } else {  // two groups in a dword; the scratch has room for the second of the last
+      _mm512_store_ps(out + 2 * k * kRows, widen<Type>(columns[k]));
+      _mm512_store_ps(out + (2 * k + 1) * kRows, widen<Type>(_mm512_srli_epi32(columns[k], 16)));
+    }
+  }
+}
+
+// Scales or biases of 16 rows as floats: out[group][row].
+template <DType Type>
+void load_plane(const std::byte* plane, std::int64_t row, std::int64_t n_rows,
+                std::int64_t n_groups, float* out) noexcept {
+  constexpr std::int64_t kWidth = Type == DType::F32 ? 4 : 2;
+  const RowSet rows(plane, row, n_rows, n_groups * kWidth);
+  const std::int64_t bytes = n_groups * kWidth;
+  for (std::int64_t offset = 0; offset < bytes * kRows; offset += 64) {
+    _mm_prefetch(at(rows.data[0], kPlaneAhead + offset), _MM_HINT_T0);
+  }
+  __m512i columns[16];
+  if (n_rows == kRows && bytes == 16) {
+    transpose_short<4>(rows.data[0], columns);
+    return store_columns<Type>(columns, 4, out);
+  }
+  if (n_rows == kRows && bytes == 32) {
+    transpose_short<8>(rows.data[0], columns);
+    return store_columns<Type>(columns, 8, out);
+  }
+  for (std::int64_t offset = 0; offset < bytes; offset += 64) {
+    const __mmask64 valid = first_bytes(bytes - offset);
+    __m512i raw[16];
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+      raw[r] = _mm512_maskz_loadu_epi8(valid, rows.data[r] + offset);
+    }
+    transpose(raw, columns);
+    const std::int64_t n_dwords = (bytes - offset + 3) / 4;
+    store_columns<Type>(columns, n_dwords < 16 ? n_dwords : 16, out + offset / kWidth * kRows);
   }
 }
 
@@ -82,243 +188,98 @@ struct SpreadTables {
   }
 };
 
-// Codes of 3, 5 or 6 bits, one per byte; zeros after the last.
+// 64 codes, one per byte, from 8 * Bits bytes of which those in `bytes` are there.
 template <int Bits>
-void spread_odd(const std::byte* data, std::int64_t cols, std::byte* out) noexcept {
-  static constexpr SpreadTables<Bits> kTables;
-  const __m512i words = _mm512_load_si512(kTables.words), bytes = _mm512_load_si512(kTables.bytes);
-  const __m512i shifts = _mm512_load_si512(kTables.shifts);
-  const __m512i low_word = _mm512_set1_epi32(0xFFFF), low_byte = _mm512_set1_epi16(0xFF);
-  constexpr int kChoose = 0xCA;  // bits of the second where the first has ones, else of the third
-  for (std::int64_t i = 0; i < cols; i += 64) {
-    const std::int64_t left = (cols - i) * Bits / 8;
-    _mm_prefetch(at(data, i * Bits / 8 + kAhead), _MM_HINT_T1);
-    const __m512i packed = _mm512_maskz_loadu_epi8(first_bytes(left < 8 * Bits ? left : 8 * Bits),
-                                                   data + i * Bits / 8);
-    const __m512i quarters = _mm512_permutexvar_epi16(words, packed);
-    const __m512i four = _mm512_srlv_epi32(_mm512_shuffle_epi8(quarters, bytes), shifts);
-    const __m512i two =
-        _mm512_ternarylogic_epi32(low_word, four, _mm512_slli_epi32(four, 16 - 2 * Bits), kChoose);
-    const __m512i one =
-        _mm512_ternarylogic_epi32(low_byte, two, _mm512_slli_epi16(two, 8 - Bits), kChoose);
-    _mm512_store_si512(at(out, i), _mm512_and_si512(one, _mm512_set1_epi8((1 << Bits) - 1)));
-  }
-}
-
-template <int Bits>
-__m512i codes_of(__m512i packed, int step) noexcept {
+__m512i spread(const std::byte* data, __mmask64 bytes) noexcept {
+  const __m512i ones = _mm512_set1_epi8(static_cast<char>((1 << Bits) - 1));
   if constexpr (Bits == 8) {
-    return packed;
+    return _mm512_maskz_loadu_epi8(bytes, data);
+  } else if constexpr (Bits == 4) {
+    const __m256i packed = _mm256_maskz_loadu_epi8(static_cast<__mmask32>(bytes), data);
+    const __m512i words = _mm512_cvtepu8_epi16(packed);
+    return _mm512_and_si512(_mm512_or_si512(words, _mm512_slli_epi16(words, 4)), ones);
+  } else if constexpr (Bits == 2) {
+    const __m128i packed = _mm_maskz_loadu_epi8(static_cast<__mmask16>(bytes), data);
+    const __m512i four = _mm512_cvtepu8_epi32(packed);
+    const __m512i two = _mm512_or_si512(four, _mm512_slli_epi32(four, 12));
+    return _mm512_and_si512(_mm512_or_si512(two, _mm512_slli_epi32(two, 6)), ones);
   } else {
-    const __m512i mask = _mm512_set1_epi8((1 << Bits) - 1);
-    return _mm512_and_si512(_mm512_srli_epi16(packed, static_cast<unsigned>(step * Bits)), mask);
+    static constexpr SpreadTables<Bits> kTables;
+    constexpr int kChoose = 0xCA;  // bits of the second where the first has ones, else of the third
+    const __m512i packed = _mm512_maskz_loadu_epi8(bytes, data);
+    const __m512i quarters = _mm512_permutexvar_epi16(_mm512_load_si512(kTables.words), packed);
+    const __m512i four =
+        _mm512_srlv_epi32(_mm512_shuffle_epi8(quarters, _mm512_load_si512(kTables.bytes)),
+                          _mm512_load_si512(kTables.shifts));
+    const __m512i two = _mm512_ternarylogic_epi32(_mm512_set1_epi32(0xFFFF), four,
+                                                  _mm512_slli_epi32(four, 16 - 2 * Bits), kChoose);
+    const __m512i one = _mm512_ternarylogic_epi32(_mm512_set1_epi16(0xFF), two,
+                                                  _mm512_slli_epi16(two, 8 - Bits), kChoose);
+    return _mm512_and_si512(one, ones);
   }
 }
 
-// Codes of 2 or 4 bits as [block][step][byte]; zeros after the last.
 template <int Bits>
-void spread_even(const std::byte* data, const Q8Layout& layout, std::byte* out) noexcept {
-  constexpr int kSteps = 8 / Bits;
-  const std::int64_t row_bytes = layout.cols / kSteps;
-  for (std::int64_t b = 0; b < layout.n_blocks; ++b) {
-    const __m512i packed =
-        _mm512_maskz_loadu_epi8(first_bytes(row_bytes - b * kBlock), data + b * kBlock);
-    for (int step = 0; step < kSteps; ++step) {
-      _mm512_store_si512(at(out, (b * kSteps + step) * kBlock), codes_of<Bits>(packed, step));
-    }
-  }
+__mmask64 bytes_of_64(std::int64_t codes_left) noexcept {
+  return first_bytes((codes_left < 64 ? codes_left : 64) * Bits / 8);
 }
 
-void spread_row(const std::byte* data, int bits, const Q8Layout& layout, std::byte* out) noexcept {
-  switch (bits) {
-    case 2:
-      return spread_even<2>(data, layout, out);
-    case 3:
-      return spread_odd<3>(data, layout.cols, out);
-    case 4:
-      return spread_even<4>(data, layout, out);
-    case 5:
-      return spread_odd<5>(data, layout.cols, out);
-    default:
-      return spread_odd<6>(data, layout.cols, out);
+// The memory a call works in.
+struct Scratch {
+  Scratch(const Q8Matmul& op) noexcept {
+    const auto address = reinterpret_cast<std::uintptr_t>(op.scratch);
+    scales = op.scratch + (64 - address % 64) % 64 / sizeof(float);
+    biases = scales + floats(*op.layout);
+    codes = static_cast<std::byte*>(static_cast<void*>(biases + floats(*op.layout)));
   }
-}
-
-struct RowBlock {
-  const std::byte* data[kMaxRows];
-  const float* scales[kMaxRows];
-  const float* biases[kMaxRows];
+  static std::int64_t floats(const Q8Layout& layout) noexcept {  // of a plane
+    return (layout.n_groups + 1) / 2 * 2 * kRows;
+  }
+  float* scales;  // [group][16 rows]
+  float* biases;
+  std::byte* codes;  // of 16 rows, one per byte
 };
 
-// ---- products
-
-// The tree of the reference: 8, 4, 2, 1 lanes. Sums of four rows at once.
-__m128 sum_lanes(__m512 a, __m512 b, __m512 c, __m512 d) noexcept {
-  const __m512 ab =
-      _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xEE));
-  const __m512 cd =
-      _mm512_add_ps(_mm512_shuffle_f32x4(c, d, 0x44), _mm512_shuffle_f32x4(c, d, 0xEE));
-  const __m512 four =
-      _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xDD));
-  const __m512 two = _mm512_add_ps(four, _mm512_permute_ps(four, 0x4E));
-  const __m512 one = _mm512_add_ps(two, _mm512_permute_ps(two, 0xB1));
-  const __m512i rows = _mm512_castsi128_si512(_mm_set_epi32(12, 8, 4, 0));
-  return _mm512_castps512_ps128(_mm512_permutexvar_ps(rows, one));
+void load_planes(const WeightView& w, std::int64_t row, std::int64_t n_rows, std::int64_t n_groups,
+                 const Scratch& out) noexcept {
+  const auto load = w.format.scale_dtype == DType::BF16  ? load_plane<DType::BF16>
+                    : w.format.scale_dtype == DType::F16 ? load_plane<DType::F16>
+                                                         : load_plane<DType::F32>;
+  load(w.scales, row, n_rows, n_groups, out.scales);
+  load(w.biases, row, n_rows, n_groups, out.biases);
 }
 
-// N rows of activations with R rows of weights: y[i][r]. Spread: the codes are bytes already.
-template <class Dot, int Bits, bool Spread, int R, int N>
-void tile(const Q8Layout& layout, const RowBlock& rows, const std::byte* x,
-          float* const* y) noexcept {
-  constexpr int kSteps = 8 / Bits;
-  const std::int64_t row_bytes = layout.cols / kSteps;
-  const auto shift =
-      static_cast<unsigned>(__builtin_ctz(static_cast<unsigned>(layout.group / (4 * kSteps))));
-  __m512 acc[R][N];  // in registers, as long as every loop over r and i is unrolled
-#pragma GCC unroll 4
-  for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 4
-    for (int i = 0; i < N; ++i) acc[r][i] = _mm512_setzero_ps();
-  }
-  alignas(64) float products[R][N][kLanes];
-  __m512i lane = _mm512_setzero_si512();  // counted from the begin of the chunk
-
-  const auto block = [&](std::int64_t b, __mmask64 bytes) __attribute__((always_inline)) {
-    // The products stay in memory: the registers are needed for sums and codes.
-    if (N > 1) asm volatile("" : "+m"(products));
-    const __m512i group_of_lane = _mm512_srl_epi32(lane, _mm_cvtsi32_si128(int(shift)));
-    lane = _mm512_add_epi32(lane, _mm512_set1_epi32(kLanes));
-    __m512i codes[R][kSteps];
-#pragma GCC unroll 4
-    for (int r = 0; r < R; ++r) {
-      if (N == 1 && !Spread) _mm_prefetch(at(rows.data[r], b * kBlock + kAhead), _MM_HINT_T1);
-#pragma GCC unroll 4
-      for (int step = 0; step < kSteps; ++step) {
-        codes[r][step] =
-            Spread
-                ? _mm512_load_si512(at(rows.data[r], (b * kSteps + step) * kBlock))
-                : codes_of<Bits>(_mm512_maskz_loadu_epi8(bytes, rows.data[r] + b * kBlock), step);
-      }
-    }
-#pragma GCC unroll 4
-    for (int i = 0; i < N; ++i) {
-      __m512i xi[kSteps];
-#pragma GCC unroll 4
-      for (int step = 0; step < kSteps; ++step) {
-        xi[step] = _mm512_load_si512(at(x, i * layout.row_bytes + (b * kSteps + step) * kBlock));
-      }
-#pragma GCC unroll 4
-      for (int r = 0; r < R; ++r) {
-        const __m512 scale = _mm512_permutexvar_ps(group_of_lane, _mm512_load_ps(products[r][i]));
-        const __m512 sum = _mm512_cvtepi32_ps(Dot::template lane_sums<kSteps>(codes[r], xi));
-        acc[r][i] = _mm512_fmadd_ps(sum, scale, acc[r][i]);
-      }
-    }
-  };
-  const std::int64_t n_whole = row_bytes / kBlock;
-  for (std::int64_t c = 0, b = 0; c < layout.n_chunks(); ++c) {
-#pragma GCC unroll 4
-    for (int r = 0; r < R; ++r) {
-      const __m512 scales = _mm512_load_ps(rows.scales[r] + c * kLanes);
-#pragma GCC unroll 4
-      for (int i = 0; i < N; ++i) {
-        const __m512 x_scales =
-            _mm512_load_ps(at(x, i * layout.row_bytes + layout.scales_at + c * kLanes * 4));
-        _mm512_store_ps(products[r][i], _mm512_mul_ps(scales, x_scales));
-      }
-    }
-    lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
-    const std::int64_t chunk_end = b + layout.chunk_blocks();
-    const std::int64_t end = chunk_end < n_whole ? chunk_end : n_whole;
-    for (; b < end; ++b) block(b, ~__mmask64{0});
-    if (b < chunk_end && b < layout.n_blocks) block(b, first_bytes(row_bytes - b * kBlock));
-  }
-
-#pragma GCC unroll 4
-  for (int i = 0; i < N; ++i) {
-    const std::byte* sums = x + i * layout.row_bytes + layout.sums_at;
-    for (std::int64_t g = 0; g < layout.n_groups; g += kLanes) {
-      const __m512 x_sums = _mm512_load_ps(at(sums, g * 4));
-#pragma GCC unroll 4
-      for (int r = 0; r < R; ++r) {
-        acc[r][i] = _mm512_fmadd_ps(_mm512_load_ps(rows.biases[r] + g), x_sums, acc[r][i]);
-      }
-    }
-    if constexpr (R == 4) {
-      _mm_storeu_ps(y[i], sum_lanes(acc[0][i], acc[1][i], acc[2][i], acc[3][i]));
-    } else {
-      const __m512 none = _mm512_setzero_ps();
-      *y[i] = _mm_cvtss_f32(sum_lanes(acc[0][i], none, none, none));
-    }
+// Calls with<Bits>() for the bits of a format.
+template <class With>
+void with_bits(int bits, With with) noexcept {
+  switch (bits) {
+    case 2:
+      return with.template operator()<2>();
+    case 3:
+      return with.template operator()<3>();
+    case 4:
+      return with.template operator()<4>();
+    case 5:
+      return with.template operator()<5>();
+    case 6:
+      return with.template operator()<6>();
+    default:
+      return with.template operator()<8>();
   }
 }
 
-template <class Dot, int Bits, bool Spread, int R>
-void tokens_of(const Q8Matmul& op, const RowBlock& rows, std::int64_t first_row, std::int64_t begin,
-               std::int64_t end) noexcept {
-  float* y[kMaxTokens];
-  for (std::int64_t i = begin; i < end; i += kMaxTokens) {
-    const std::int64_t n = end - i < kMaxTokens ? end - i : kMaxTokens;
-    for (std::int64_t k = 0; k < n; ++k) {
-      const std::int64_t target = op.rows_out != nullptr ? op.rows_out[i + k] : i + k;
-      y[k] = op.y + target * op.y_stride + first_row - op.row;
-    }
-    const std::byte* x = op.x + i * op.layout->row_bytes;
-    if (n == kMaxTokens) {
-      tile<Dot, Bits, Spread, R, kMaxTokens>(*op.layout, rows, x, y);
-    } else if (n == 3) {
-      tile<Dot, Bits, Spread, R, 3>(*op.layout, rows, x, y);
-    } else if (n == 2) {
-      tile<Dot, Bits, Spread, R, 2>(*op.layout, rows, x, y);
-    } else {
-      tile<Dot, Bits, Spread, R, 1>(*op.layout, rows, x, y);
-    }
-  }
+float* row_of_y(const Q8Matmul& op, std::int64_t i, std::int64_t row) noexcept {
+  const std::int64_t target = op.rows_out != nullptr ? op.rows_out[i] : i;
+  return op.y + target * op.y_stride + row - op.row;
 }
 
-// Rows [row, row + R) with activations [begin, end).
-template <class Dot, int R>
-void rows_of(const Q8Matmul& op, std::int64_t row, std::int64_t begin, std::int64_t end) noexcept {
-  const Q8Layout& layout = *op.layout;
-  const WeightView& w = *op.weight;
-  const int bits = w.format.bits;
-  const bool even = bits == 2 || bits == 4;
-  const bool spread = even ? end - begin >= kUnpackFrom : bits != 8;
-  const std::int64_t plane_floats = layout.n_chunks() * kLanes;
-  const std::int64_t bytes = layout.n_blocks * layout.block_codes();
-  const auto address = reinterpret_cast<std::uintptr_t>(op.scratch);
-  float* planes = op.scratch + (64 - address % 64) % 64 / sizeof(float);
-  auto* codes = static_cast<std::byte*>(static_cast<void*>(planes + 2 * kMaxRows * plane_floats));
-  RowBlock rows;
-  for (int r = 0; r < R; ++r, planes += 2 * plane_floats, codes += bytes) {
-    load_plane(w, w.scales, row + r, layout.n_groups, planes);
-    load_plane(w, w.biases, row + r, layout.n_groups, planes + plane_floats);
-    const std::byte* data = w.data + (row + r) * (layout.cols * bits / 8);
-    if (spread) spread_row(data, bits, layout, codes);
-    rows.scales[r] = planes;
-    rows.biases[r] = planes + plane_floats;
-    rows.data[r] = spread ? codes : data;
-  }
-  if (!even) return tokens_of<Dot, 8, false, R>(op, rows, row, begin, end);
-  if (bits == 4) {
-    return spread ? tokens_of<Dot, 4, true, R>(op, rows, row, begin, end)
-                  : tokens_of<Dot, 4, false, R>(op, rows, row, begin, end);
-  }
-  return spread ? tokens_of<Dot, 2, true, R>(op, rows, row, begin, end)
-                : tokens_of<Dot, 2, false, R>(op, rows, row, begin, end);
-}
-
-template <class Dot>
-void matmul(const Q8Matmul& op) noexcept {
-  const std::int64_t fit = kCacheBytes / op.layout->row_bytes / kMaxTokens * kMaxTokens;
-  const std::int64_t step = fit > kMaxTokens ? fit : kMaxTokens;
-  const std::int64_t last = op.row + op.n_rows;
-  for (std::int64_t begin = 0; begin < op.n; begin += step) {
-    const std::int64_t end = begin + step < op.n ? begin + step : op.n;
-    std::int64_t row = op.row;
-    for (; row + kMaxRows <= last; row += kMaxRows) rows_of<Dot, kMaxRows>(op, row, begin, end);
-    for (; row < last; ++row) rows_of<Dot, 1>(op, row, begin, end);
-  }
+// acc of 16 rows, one group further.
+__m512 add_group(__m512 acc, __m512i sums, const Scratch& weights, std::int64_t g, float x_scale,
+                 float x_sum) noexcept {
+  const __m512 scale =
+      _mm512_mul_ps(_mm512_load_ps(weights.scales + g * kRows), _mm512_set1_ps(x_scale));
+  acc = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums), scale, acc);
+  return _mm512_fmadd_ps(_mm512_load_ps(weights.biases + g * kRows), _mm512_set1_ps(x_sum), acc);
 }
 
 }  // namespace

@@ -2,24 +2,31 @@
 #if defined(__x86_64__)
 
 #include "backends/cpu/kernels.h"
-#include "backends/cpu/q8_avx512.h"
+#include "backends/cpu/q8_blocks_avx512.h"
+#include "backends/cpu/q8_tiles_avx512.h"
 
 namespace moeflux::cpu {
 namespace {
 
 struct VnniDot {
-  template <int Steps>
-  static __m512i lane_sums(const __m512i (&w)[Steps], const __m512i (&x)[Steps]) noexcept {
-    __m512i sum = _mm512_setzero_si512();
-    for (int i = 0; i < Steps; ++i) sum = _mm512_dpbusd_epi32(sum, w[i], x[i]);
-    return sum;
+  // Adds sums of 4 products to each lane.
+  template <bool Wide>
+  static __m512i add(__m512i acc, __m512i w, __m512i x) noexcept {
+    return _mm512_dpbusd_epi32(acc, w, x);
   }
 };
+
+template <bool Wide, int Digits>
+using VnniPanel = PanelOf<VnniDot, Wide, Digits>;
+
+void matmul(const Q8Matmul& op) noexcept {
+  op.layout->form == Q8Form::Blocks ? matmul_blocks<VnniDot>(op) : matmul_tiles<VnniPanel>(op);
+}
 
 }  // namespace
 
 const Q8Kernels& q8_avx512vnni() {
-  static constexpr Q8Kernels kKernels{.quantize = q8_quantize_avx512, .matmul = matmul<VnniDot>};
+  static constexpr Q8Kernels kKernels{.quantize = q8_quantize_avx512, .matmul = matmul};
   return kKernels;
 }
 

@@ -15,6 +15,10 @@ void matvec_avx2(const WeightView& m, std::int64_t row, std::int64_t n_rows, con
 void decode_row_avx512(const WeightView& m, std::int64_t row, float* out) noexcept;
 void matvec_avx512(const WeightView& m, std::int64_t row, std::int64_t n_rows, const float* x,
                    float* y, float* scratch) noexcept;
+#elif defined(__aarch64__)
+void decode_row_neon(const WeightView& m, std::int64_t row, float* out) noexcept;
+void matvec_neon(const WeightView& m, std::int64_t row, std::int64_t n_rows, const float* x,
+                 float* y, float* scratch) noexcept;
 #endif
 
 }  // namespace moeflux::cpu

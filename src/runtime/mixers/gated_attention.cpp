@@ -12,8 +12,8 @@ void Forward::mix(const GatedAttentionSpec& spec, const GatedAttentionTensors<Re
   Workspace::Frame frame(workspace_);
 
   float* q = frame.floats(n * 2 * q_dim);  // [n, n_heads, query | gate]
-  float* k = cache.k.floats() + rows.position * kv_dim;
-  float* v = cache.v.floats() + rows.position * kv_dim;
+  float* k = frame.floats(n * kv_dim);
+  float* v = frame.floats(n * kv_dim);
   backend_.matmul({t.q, h, d, n, q, 2 * q_dim});
   backend_.matmul({t.k, h, d, n, k, kv_dim});
   backend_.matmul({t.v, h, d, n, v, kv_dim});
@@ -24,14 +24,17 @@ void Forward::mix(const GatedAttentionSpec& spec, const GatedAttentionTensors<Re
   backend_.rope({&spec.rope, q, 2 * q_dim, 2 * head, spec.n_heads, n, rows.position});
   backend_.rope({&spec.rope, k, kv_dim, head, spec.n_kv_heads, n, rows.position});
 
+  backend_.store_kv({cache.k.view(), k, kv_dim, n, rows.position});
+  backend_.store_kv({cache.v.view(), v, kv_dim, n, rows.position});
+
   float* attended = frame.floats(n * q_dim);
   backend_.attention({.spec = &spec,
                       .q = q,
                       .gate = q + head,
                       .token_stride = 2 * q_dim,
                       .head_stride = 2 * head,
-                      .k = cache.k.floats(),
-                      .v = cache.v.floats(),
+                      .k = cache.k.view(),
+                      .v = cache.v.view(),
                       .n = n,
                       .first_position = rows.position,
                       .out = attended});

@@ -32,12 +32,10 @@ void Forward::mix(const MlaSpec& spec, const MlaTensors<Resident>& t, const Rows
 
   // Latent and rotary key into the cache.
   float* kv = frame.floats(n * kv_dim);
-  float* latent = cache.latent.floats() + rows.position * rank;
-  float* rope_key = cache.rope_key.floats() + rows.position * spec.d_rope;
   backend_.matmul({t.kv_a, h, d, n, kv, kv_dim});
-  backend_.rms_norm({kv, kv_dim, t.kv_a_norm, spec.latent_norm_eps, n, rank, latent, rank});
-  backend_.copy({kv + rank, kv_dim, rope_key, spec.d_rope, n, spec.d_rope});
-  backend_.rope({&spec.rope, rope_key, spec.d_rope, spec.d_rope, 1, n, rows.position});
+  backend_.rms_norm({kv, kv_dim, t.kv_a_norm, spec.latent_norm_eps, n, rank, kv, kv_dim});
+  backend_.rope({&spec.rope, kv + rank, kv_dim, spec.d_rope, 1, n, rows.position});
+  backend_.store_kv({cache.kv.view(), kv, kv_dim, n, rows.position});
 
   float* q_latent = frame.floats(n * spec.n_heads * rank);
   float* attended = frame.floats(n * spec.n_heads * rank);
@@ -61,8 +59,7 @@ void Forward::mix(const MlaSpec& spec, const MlaTensors<Resident>& t, const Rows
                              .q_rope = q_rope,
                              .q_rope_token_stride = q_dim,
                              .q_rope_head_stride = d_query,
-                             .latent = cache.latent.floats(),
-                             .rope_key = cache.rope_key.floats(),
+                             .kv = cache.kv.view(),
                              .n = n,
                              .first_position = rows.position,
                              .out = attended});

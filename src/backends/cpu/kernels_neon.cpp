@@ -1,0 +1,116 @@
+// The exact kernels for 64-bit Arm. All of its processors have NEON.
+#if defined(__aarch64__)
+
+#include <cstdint>
+
+#include <arm_neon.h>
+
+#include "backends/cpu/attention_kernels.h"
+#include "backends/cpu/delta_step.h"
+#include "backends/cpu/kernels.h"
+#include "backends/cpu/rows.h"
+
+namespace moeflux::cpu {
+namespace {
+
+// The 16 partial sums.
+struct Sums {
+  float32x4_t lanes[4] = {};
+};
+
+void accumulate(Sums& s, const float32x4_t (&a)[4], const float* b) noexcept {
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    s.lanes[i] = vaddq_f32(s.lanes[i], vmulq_f32(a[i], vld1q_f32(b + 4 * i)));
+  }
+}
+
+// The tail goes to lanes 0, 1, ...; then the tree of the scalar reference: 16, 8, 4, 2, 1.
+float finish(Sums s, const float* a, const float* b, std::int64_t n_tail) noexcept {
+  if (n_tail > 0) {
+    float lanes[16];
+    for (int i = 0; i < 4; ++i) vst1q_f32(lanes + 4 * i, s.lanes[i]);
+    for (std::int64_t i = 0; i < n_tail; ++i) lanes[i] += a[i] * b[i];
+    for (int i = 0; i < 4; ++i) s.lanes[i] = vld1q_f32(lanes + 4 * i);
+  }
+  const float32x4_t four =
+      vaddq_f32(vaddq_f32(s.lanes[0], s.lanes[2]), vaddq_f32(s.lanes[1], s.lanes[3]));
+  const float32x2_t two = vadd_f32(vget_low_f32(four), vget_high_f32(four));
+  return vget_lane_f32(two, 0) + vget_lane_f32(two, 1);
+}
+
+// Dots of a with Rows rows of x. Several at once hide the latency of an add.
+template <int Rows>
+void dots(const float* a, const float* x, std::int64_t x_stride, std::int64_t n, float* y,
+          std::int64_t y_stride) noexcept {
+  Sums s[Rows];
+  std::int64_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    const float32x4_t some[4] = {vld1q_f32(a + i), vld1q_f32(a + i + 4), vld1q_f32(a + i + 8),
+                                 vld1q_f32(a + i + 12)};
+#pragma GCC unroll 4
+    for (int r = 0; r < Rows; ++r) accumulate(s[r], some, x + r * x_stride + i);
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < Rows; ++r) {
+    y[r * y_stride] = finish(s[r], a + i, x + r * x_stride + i, n - i);
+  }
+}
+
+float dot(const float* a, const float* b, std::int64_t n) noexcept {
+  float sum;
+  dots<1>(a, b, 0, n, &sum, 0);
+  return sum;
+}
+
+void dot_rows(const float* a, const float* x, std::int64_t x_stride, std::int64_t n_rows,
+              std::int64_t n, float* y, std::int64_t y_stride) noexcept {
+  std::int64_t row = 0;
+  for (; row + 4 <= n_rows; row += 4) {
+    dots<4>(a, x + row * x_stride, x_stride, n, y + row * y_stride, y_stride);
+  }
+  for (; row < n_rows; ++row) {
+    dots<1>(a, x + row * x_stride, x_stride, n, y + row * y_stride, y_stride);
+  }
+}
+
+void axpy(float scale, const float* x, float* y, std::int64_t n) noexcept {
+  std::int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    const float32x4_t low = vmulq_n_f32(vld1q_f32(x + i), scale);
+    const float32x4_t high = vmulq_n_f32(vld1q_f32(x + i + 4), scale);
+    vst1q_f32(y + i, vaddq_f32(vld1q_f32(y + i), low));
+    vst1q_f32(y + i + 4, vaddq_f32(vld1q_f32(y + i + 4), high));
+  }
+  for (; i < n; ++i) y[i] += scale * x[i];
+}
+
+KernelTable table(const char* name, const Q8Kernels& q8) noexcept {
+  return {.name = name,
+          .decode_row = decode_row_neon,
+          .dot = dot,
+          .dot_rows = dot_rows,
+          .axpy = axpy,
+          .matvec = matvec_neon,
+          .delta_step = delta_step<Floats4>,
+          .sigmoid_row = sigmoid_row<Floats4>,
+          .silu_row = silu_row<Floats4>,
+          .attention = &attention_kernels<Floats4>(),
+          .q8 = &q8};
+}
+
+}  // namespace
+
+const KernelTable& neon_kernels() {
+  static const KernelTable kTable = table("neon", q8_neon());
+  return kTable;
+}
+
+const KernelTable& neon_dotprod_kernels() {
+  static const KernelTable kTable = table("neon_dotprod", q8_neon_dotprod());
+  return kTable;
+}
+
+}  // namespace moeflux::cpu
+
+#endif

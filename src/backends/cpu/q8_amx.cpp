@@ -1,0 +1,141 @@
+// The fast path for processors with AMX: panels are multiplied by the tile unit, 16 rows of
+// activations at a time. Reached only through the table, and only when the system lets this process
+// use tiles (kernels.cpp asks).
+#if defined(__x86_64__)
+
+#include "backends/cpu/kernels.h"
+#include "backends/cpu/q8_tiles_avx512.h"
+
+namespace moeflux::cpu {
+namespace {
+
+constexpr int kTileRows = 16;
+
+// The registers; the instructions take nothing but literal numbers. Sums of high and low digits: 0
+// and 1; activations: 2 and 3; weights: 4.
+
+struct alignas(64) TileShapes {
+  std::uint8_t palette = 1;
+  std::uint8_t start_row = 0;
+  std::uint8_t reserved[14] = {};
+  std::uint16_t row_bytes[16] = {};
+  std::uint8_t rows[16] = {};
+
+  // For n rows of activations and products over `codes` codes, 32 or 64.
+  TileShapes(int n, int codes) noexcept {
+    for (const int sums : {0, 1}) {
+      rows[sums] = static_cast<std::uint8_t>(n);
+      row_bytes[sums] = 64;
+    }
+    for (const int activations : {2, 3}) {
+      rows[activations] = static_cast<std::uint8_t>(n);
+      row_bytes[activations] = static_cast<std::uint16_t>(codes);
+    }
+    rows[4] = static_cast<std::uint8_t>(codes / 4);
+    row_bytes[4] = 64;
+  }
+};
+
+struct Sums {
+  alignas(64) std::int32_t high[kTileRows][kRows];
+  alignas(64) std::int32_t low[kTileRows][kRows];
+};
+
+// The sums of group g of all rows of a tile.
+template <int Digits>
+void sum_group(const Q8Layout& layout, const std::byte* panel, const std::byte* x, std::int64_t g,
+               Sums& out) noexcept {
+  const std::int64_t first = g * layout.group;
+  const std::int64_t step = layout.group < 64 ? layout.group : 64;
+  _tile_zero(0);
+  if (Digits == 2) _tile_zero(1);
+  for (std::int64_t c = first; c < first + layout.group; c += step) {
+    _tile_loadd(4, panel + c * kRows, 64);
+    _tile_loadd(2, x + c, layout.row_bytes);
+    _tile_dpbsud(0, 2, 4);
+    if (Digits == 2) {
+      _tile_loadd(3, x + layout.low_at + c, layout.row_bytes);
+      _tile_dpbsud(1, 3, 4);
+    }
+  }
+  _tile_stored(0, out.high, 64);
+  if (Digits == 2) _tile_stored(1, out.low, 64);
+}
+
+template <bool Wide, int Digits>
+struct AmxPanel {
+  static void multiply(const Q8Matmul& op, const Scratch& weights, std::int64_t row,
+                       __mmask16 valid, std::int64_t begin, std::int64_t end) noexcept {
+    const Q8Layout& layout = *op.layout;
+    const std::int64_t n_tiles = (end - begin + kTileRows - 1) / kTileRows;
+    std::int64_t configured = 0;
+    for (std::int64_t tile = 0, i = begin; tile < n_tiles; ++tile) {
+      const std::int64_t n = (end - i + n_tiles - tile - 1) / (n_tiles - tile);
+      if (n != configured) {
+        const TileShapes shapes(static_cast<int>(n), layout.group < 64 ? layout.group : 64);
+        _tile_loadconfig(&shapes);
+        configured = n;
+      }
+      multiply_tile(op, weights, row, valid, i, n);
+      i += n;
+    }
+    _tile_release();
+  }
+
+ private:
+  static void multiply_tile(const Q8Matmul& op, const Scratch& weights, std::int64_t row,
+                            __mmask16 valid, std::int64_t first, std::int64_t n) noexcept {
+    const Q8Layout& layout = *op.layout;
+    const std::byte* x = op.x + first * layout.row_bytes;
+    alignas(64) float acc[kTileRows][kRows];
+    for (std::int64_t i = 0; i < n; ++i) _mm512_store_ps(acc[i], _mm512_setzero_ps());
+    const auto add = [&](const Sums& sums, std::int64_t g) __attribute__((always_inline)) {
+      for (std::int64_t i = 0; i < n; ++i) {
+        const std::byte* xi = x + i * layout.row_bytes;
+        __m512i sum = _mm512_load_si512(sums.high[i]);
+        if (Digits == 2) {
+          sum = _mm512_add_epi32(_mm512_slli_epi32(sum, 8), _mm512_load_si512(sums.low[i]));
+        }
+        _mm512_store_ps(acc[i], add_group(_mm512_load_ps(acc[i]), sum, weights, g,
+                                          static_cast<const float*>(at(xi, layout.scales_at))[g],
+                                          static_cast<const float*>(at(xi, layout.sums_at))[g]));
+      }
+    };
+    // A group behind, so that the tile unit works meanwhile.
+    Sums sums[2];
+    sum_group<Digits>(layout, weights.codes, x, 0, sums[0]);
+    for (std::int64_t g = 1; g < layout.n_groups; ++g) {
+      sum_group<Digits>(layout, weights.codes, x, g, sums[g % 2]);
+      add(sums[(g - 1) % 2], g - 1);
+    }
+    add(sums[(layout.n_groups - 1) % 2], layout.n_groups - 1);
+    for (std::int64_t i = 0; i < n; ++i) {
+      _mm512_mask_storeu_ps(row_of_y(op, first + i, row), valid, _mm512_load_ps(acc[i]));
+    }
+  }
+};
+
+void matmul(const Q8Matmul& op) noexcept {
+  op.layout->form == Q8Form::Blocks ? q8_avx512vnni().matmul(op) : matmul_tiles<AmxPanel>(op);
+}
+
+}  // namespace
+
+const Q8Kernels& q8_amx() {
+  static constexpr Q8Kernels kKernels{.quantize = q8_quantize_avx512, .matmul = matmul};
+  return kKernels;
+}
+
+const KernelTable& amx_kernels() {
+  static const KernelTable kTable = [] {
+    KernelTable table = avx512vnni_kernels();
+    table.name = "amx";
+    table.q8 = &q8_amx();
+    return table;
+  }();
+  return kTable;
+}
+
+}  // namespace moeflux::cpu
+
+#endif

@@ -1,0 +1,253 @@
+// Stored rows as floats, and their products with one row of activations, for 64-bit Arm.
+//
+// A decoder gives 16 columns of a row at a time. A product takes two rows at once, which is enough
+// to hide the latency of additions behind the decoding, and never stores the decoded weights.
+#if defined(__aarch64__)
+
+#include <cstdint>
+
+#include <arm_neon.h>
+
+#include "backends/cpu/codes_neon.h"
+#include "backends/cpu/kernels.h"
+#include "backends/cpu/rows.h"
+#include "quant/codec.h"
+
+namespace moeflux::cpu {
+namespace {
+
+constexpr std::int64_t kWidth = 16;
+constexpr std::int64_t kAhead = 16 << 10;  // see rows_avx512.cpp
+constexpr int kRows = 2;                   // of a product
+
+struct Sixteen {
+  float32x4_t part[4];
+};
+
+// A scale in all lanes.
+float32x4_t load_scale(DType dtype, const std::byte* plane, std::int64_t index) noexcept {
+  if (dtype == DType::F32) return vdupq_n_f32(load<float>(plane + index * 4));
+  const uint16x4_t half = vdup_n_u16(load<std::uint16_t>(plane + index * 2));
+  if (dtype == DType::F16) return vcvt_f32_f16(vreinterpret_f16_u16(half));
+  return vreinterpretq_f32_u32(vshll_n_u16(half, 16));
+}
+
+std::int64_t scale_bytes(DType dtype) noexcept {
+  return dtype == DType::F32 ? 4 : 2;
+}
+
+template <int Bits>
+class Affine {
+ public:
+  void open(const WeightView& m, std::int64_t row) noexcept {
+    data_ = m.data + row * (m.cols * Bits / 8);
+    dtype_ = m.format.scale_dtype;
+    const std::int64_t first = row * (m.cols / m.format.group) * scale_bytes(dtype_);
+    scales_ = m.scales + first;
+    biases_ = m.biases + first;
+  }
+  static std::int64_t segment_cols(const WeightView& m) noexcept { return m.format.group; }
+  const std::byte* address(std::int64_t c) const noexcept { return data_ + c * Bits / 8; }
+  void enter(std::int64_t segment) noexcept {
+    scale_ = load_scale(dtype_, scales_, segment);
+    bias_ = load_scale(dtype_, biases_, segment);
+  }
+  Sixteen at(std::int64_t c) const noexcept {
+    const uint8x16_t codes = load_16_codes<Bits>(address(c));
+    const uint16x8_t low = vmovl_u8(vget_low_u8(codes)), high = vmovl_high_u8(codes);
+    return {{value_of(vmovl_u16(vget_low_u16(low))), value_of(vmovl_high_u16(low)),
+             value_of(vmovl_u16(vget_low_u16(high))), value_of(vmovl_high_u16(high))}};
+  }
+
+ private:
+  float32x4_t value_of(uint32x4_t codes) const noexcept {
+    return vaddq_f32(vmulq_f32(scale_, vcvtq_f32_u32(codes)), bias_);
+  }
+
+  const std::byte* data_;
+  DType dtype_;
+  const std::byte* scales_;
+  const std::byte* biases_;
+  float32x4_t scale_, bias_;
+};
+
+template <WeightKind Kind>
+class Plain {
+ public:
+  static constexpr int kBytes = Kind == WeightKind::F32 ? 4 : 2;
+
+  void open(const WeightView& m, std::int64_t row) noexcept {
+    data_ = m.data + row * m.cols * kBytes;
+  }
+  static std::int64_t segment_cols(const WeightView& m) noexcept { return m.cols; }
+  const std::byte* address(std::int64_t c) const noexcept { return data_ + c * kBytes; }
+  void enter(std::int64_t) noexcept {}
+  Sixteen at(std::int64_t c) const noexcept {
+    const std::byte* from = address(c);
+    return {
+        {four(from), four(from + 4 * kBytes), four(from + 8 * kBytes), four(from + 12 * kBytes)}};
+  }
+
+ private:
+  static float32x4_t four(const std::byte* at) noexcept {
+    if constexpr (Kind == WeightKind::F32) {
+      return load<float32x4_t>(at);
+    } else if constexpr (Kind == WeightKind::F16) {
+      return vcvt_f32_f16(load<float16x4_t>(at));
+    } else {
+      return vreinterpretq_f32_u32(vshll_n_u16(load<uint16x4_t>(at), 16));
+    }
+  }
+  const std::byte* data_;
+};
+
+// E4M3: exponent and mantissa go to their places in a half float, and 2^8 mends the bias of the
+// exponent; subnormal numbers come out right as well.
+class Fp8 {
+ public:
+  void open(const WeightView& m, std::int64_t row) noexcept {
+    data_ = m.data + row * m.cols;
+    dtype_ = m.format.scale_dtype;
+    const std::int64_t per_row = (m.cols + m.format.block - 1) / m.format.block;
+    const std::int64_t first = (m.block_row0 + row) / m.format.block * per_row;
+    scales_ = m.scales + first * scale_bytes(dtype_);
+  }
+  static std::int64_t segment_cols(const WeightView& m) noexcept { return m.format.block; }
+  const std::byte* address(std::int64_t c) const noexcept { return data_ + c; }
+  void enter(std::int64_t segment) noexcept { scale_ = load_scale(dtype_, scales_, segment); }
+  Sixteen at(std::int64_t c) const noexcept {
+    const uint8x16_t bytes = load<uint8x16_t>(address(c));
+    const uint8x16_t is_nan = vceqq_u8(vorrq_u8(bytes, vdupq_n_u8(0x80)), vdupq_n_u8(0xFF));
+    const uint8x16_t nan = vandq_u8(is_nan, vdupq_n_u8(0x80));
+    const float16x8_t low = halves(vget_low_u8(bytes), vget_low_u8(nan));
+    const float16x8_t high = halves(vget_high_u8(bytes), vget_high_u8(nan));
+    return {{value_of(vcvt_f32_f16(vget_low_f16(low))), value_of(vcvt_high_f32_f16(low)),
+             value_of(vcvt_f32_f16(vget_low_f16(high))), value_of(vcvt_high_f32_f16(high))}};
+  }
+
+ private:
+  // nan: 0x80 for a NaN, else 0. The sign is at two bits at first; the lower of them, which belongs
+  // to the exponent, turns the largest number into a NaN.
+  static float16x8_t halves(uint8x8_t bytes, uint8x8_t nan) noexcept {
+    const uint16x8_t wide = vreinterpretq_u16_s16(vshll_n_s8(vreinterpret_s8_u8(bytes), 7));
+    const uint16x8_t finite = vandq_u16(wide, vdupq_n_u16(0xBFFF));
+    return vreinterpretq_f16_u16(vmlal_u8(finite, nan, vdup_n_u8(0x80)));
+  }
+  float32x4_t value_of(float32x4_t half) const noexcept {
+    return vmulq_f32(vmulq_f32(half, vdupq_n_f32(0x1p8f)), scale_);
+  }
+
+  const std::byte* data_;
+  DType dtype_;
+  const std::byte* scales_;
+  float32x4_t scale_;
+};
+
+template <class Decoder>
+void decode(const WeightView& m, std::int64_t row, float* out) noexcept {
+  Decoder decoder;
+  decoder.open(m, row);
+  const std::int64_t segment = Decoder::segment_cols(m);
+  for (std::int64_t c = 0, s = 0; c < m.cols; ++s) {
+    const std::int64_t end = c + segment < m.cols ? c + segment : m.cols;
+    decoder.enter(s);
+    for (; c < end; c += kWidth) {
+      const Sixteen values = decoder.at(c);
+      for (int i = 0; i < 4; ++i) vst1q_f32(out + c + 4 * i, values.part[i]);
+    }
+  }
+}
+
+// The tree of the scalar reference: 16, 8, 4, 2, 1 lanes.
+float sum_lanes(const Sixteen& s) noexcept {
+  const float32x4_t four =
+      vaddq_f32(vaddq_f32(s.part[0], s.part[2]), vaddq_f32(s.part[1], s.part[3]));
+  const float32x2_t two = vadd_f32(vget_low_f32(four), vget_high_f32(four));
+  return vget_lane_f32(two, 0) + vget_lane_f32(two, 1);
+}
+
+// Rows of a multiple of 16 columns.
+template <class Decoder>
+void products(const WeightView& m, std::int64_t row, const float* x, float* y) noexcept {
+  Decoder decoders[kRows];
+  Sixteen sums[kRows] = {};
+  for (int r = 0; r < kRows; ++r) decoders[r].open(m, row + r);
+  const std::int64_t segment = Decoder::segment_cols(m);
+  for (std::int64_t c = 0, s = 0; c < m.cols; ++s) {
+    const std::int64_t end = c + segment < m.cols ? c + segment : m.cols;
+#pragma GCC unroll 2
+    for (int r = 0; r < kRows; ++r) decoders[r].enter(s);
+    for (; c < end; c += kWidth) {
+#pragma GCC unroll 2
+      for (int r = 0; r < kRows; ++r) {
+        __builtin_prefetch(decoders[r].address(c) + kAhead, 0, 2);
+        const Sixteen values = decoders[r].at(c);
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) {
+          sums[r].part[i] =
+              vaddq_f32(sums[r].part[i], vmulq_f32(values.part[i], vld1q_f32(x + c + 4 * i)));
+        }
+      }
+    }
+  }
+  for (int r = 0; r < kRows; ++r) y[r] = sum_lanes(sums[r]);
+}
+
+// Calls visit.operator()<Decoder>(); false when there is none for this matrix.
+template <class Visit>
+bool with_decoder(const WeightView& m, const Visit& visit) noexcept {
+  if (m.cols % kWidth != 0) return false;
+  switch (m.format.kind) {
+    case WeightKind::F32:
+      return visit.template operator()<Plain<WeightKind::F32>>(), true;
+    case WeightKind::F16:
+      return visit.template operator()<Plain<WeightKind::F16>>(), true;
+    case WeightKind::BF16:
+      return visit.template operator()<Plain<WeightKind::BF16>>(), true;
+    case WeightKind::Fp8Block:
+      if (m.format.block % kWidth != 0) return false;
+      return visit.template operator()<Fp8>(), true;
+    case WeightKind::Affine:
+      break;
+  }
+  switch (m.format.bits) {
+    case 2:
+      return visit.template operator()<Affine<2>>(), true;
+    case 3:
+      return visit.template operator()<Affine<3>>(), true;
+    case 4:
+      return visit.template operator()<Affine<4>>(), true;
+    case 5:
+      return visit.template operator()<Affine<5>>(), true;
+    case 6:
+      return visit.template operator()<Affine<6>>(), true;
+    case 8:
+      return visit.template operator()<Affine<8>>(), true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+void decode_row_neon(const WeightView& m, std::int64_t row, float* out) noexcept {
+  const auto decode_it = [&]<class Decoder>() { decode<Decoder>(m, row, out); };
+  if (!with_decoder(m, decode_it)) decode_row(m, row, out);
+}
+
+void matvec_neon(const WeightView& m, std::int64_t row, std::int64_t n_rows, const float* x,
+                 float* y, float* scratch) noexcept {
+  std::int64_t r = 0;
+  const auto multiply = [&]<class Decoder>() {
+    for (; r + kRows <= n_rows; r += kRows) products<Decoder>(m, row + r, x, y + r);
+  };
+  with_decoder(m, multiply);
+  for (; r < n_rows; ++r) {
+    decode_row_neon(m, row + r, scratch);
+    y[r] = neon_kernels().dot(scratch, x, m.cols);
+  }
+}
+
+}  // namespace moeflux::cpu
+
+#endif

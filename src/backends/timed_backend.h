@@ -1,0 +1,83 @@
+// A backend that hands everything on to another and counts what each kind of operation takes. It
+// costs two looks at the clock per operation, some tens of nanoseconds.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "backends/backend.h"
+
+namespace moeflux {
+
+struct OpTime {
+  std::string_view name;
+  std::uint64_t calls = 0;
+  std::uint64_t ns = 0;
+};
+
+class TimedBackend final : public Backend {
+ public:
+  explicit TimedBackend(std::unique_ptr<Backend> inner) : inner_(std::move(inner)) {}
+
+  std::span<const OpTime> times() const { return times_; }  // always the same operations
+
+  std::string name() const override { return inner_->name(); }
+  int n_threads() const override { return inner_->n_threads(); }
+  void parallel_for(std::int64_t n, const std::function<void(std::int64_t)>& body) override {
+    inner_->parallel_for(n, body);
+  }
+  void embed(const EmbedOp& op) override;
+  void rms_norm(const RmsNormOp& op) override;
+  void matmul(const MatmulOp& op) override;
+  void add(const AddOp& op) override;
+  void rope(const RopeOp& op) override;
+  void store_kv(const StoreKvOp& op) override;
+  void attention(const AttentionOp& op) override;
+  void short_conv(const ShortConvOp& op) override;
+  void gated_delta(const GatedDeltaOp& op) override;
+  void latent_attention(const LatentAttentionOp& op) override;
+  void head_matmul(const HeadMatmulOp& op) override;
+  void ffns(std::span<const FfnOp> ops) override;
+  void combine(const CombineOp& op) override;
+
+ private:
+  enum Kind : std::size_t {
+    Embed,
+    RmsNorm,
+    Matmul,
+    Add,
+    Rope,
+    StoreKv,
+    Attention,
+    ShortConv,
+    GatedDelta,
+    LatentAttention,
+    HeadMatmul,
+    Ffns,
+    Combine,
+    kKinds
+  };
+
+  template <class Call>
+  void timed(Kind kind, Call call);
+
+  std::unique_ptr<Backend> inner_;
+  std::array<OpTime, kKinds> times_{{{"embed"},
+                                     {"rms_norm"},
+                                     {"matmul"},
+                                     {"add"},
+                                     {"rope"},
+                                     {"store_kv"},
+                                     {"attention"},
+                                     {"short_conv"},
+                                     {"gated_delta"},
+                                     {"latent_attention"},
+                                     {"head_matmul"},
+                                     {"ffn"},
+                                     {"combine"}}};
+};
+
+}  // namespace moeflux
