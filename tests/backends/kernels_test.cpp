@@ -242,13 +242,11 @@ TEST(Kernels, Activations) {
     const auto f = static_cast<float>(x);
     const double s = 1 / (1 + std::exp(-static_cast<double>(f)));
     EXPECT_NEAR(cpu::sigmoid(f), s, 2e-7 * s + 1e-30) << x;
-    EXPECT_NEAR(cpu::silu(f), f * s, 3e-7 * std::abs(f * s) + 1e-30) << x;
     const double sp = x > 0 ? f + std::log1p(std::exp(-static_cast<double>(f)))
                             : std::log1p(std::exp(static_cast<double>(f)));
     EXPECT_NEAR(cpu::softplus(f), sp, 3e-7 * sp + 1e-30) << x;
   }
   EXPECT_EQ(cpu::sigmoid(-200.0f), 0.0f);
-  EXPECT_EQ(cpu::silu(-200.0f), 0.0f);
   EXPECT_EQ(cpu::softplus(1e30f), 1e30f);
 }
 

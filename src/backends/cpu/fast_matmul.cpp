@@ -145,8 +145,8 @@ void CpuBackend::fast_ffns(std::span<const FfnOp> ops) {
                        kernels_.q8->matmul(gate_or_up);
                        for (std::int64_t i = 0; i < op.n; ++i) {
                          float* values = op.hidden + i * d_ff + begin;
-                         for (std::int64_t r = 0; r < count; ++r)
-                           values[r] = silu(values[r]) * up[i * count + r];
+                         kernels_.silu_row(values, values, count);
+                         for (std::int64_t r = 0; r < count; ++r) values[r] *= up[i * count + r];
                        }
                      });
 

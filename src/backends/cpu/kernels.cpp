@@ -79,10 +79,6 @@ float sigmoid(float x) noexcept {
   return 1.0f / (1.0f + std::exp(-x));
 }
 
-float silu(float x) noexcept {
-  return x / (1.0f + std::exp(-x));
-}
-
 float softplus(float x) noexcept {
   return x > 20.0f ? x : std::log1p(std::exp(x));
 }

@@ -55,7 +55,6 @@ const KernelTable& neon_kernels();
 const KernelTable& neon_dotprod_kernels();
 #endif
 
-float silu(float x) noexcept;
 float sigmoid(float x) noexcept;
 float softplus(float x) noexcept;
 

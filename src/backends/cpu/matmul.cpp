@@ -110,9 +110,9 @@ void CpuBackend::exact_ffn(const FfnOp& op) {
     exact_rows(op.gate, begin, end, x, d_model, op.n, op.hidden + begin, d_ff, row);
     exact_rows(op.up, begin, end, x, d_model, op.n, up, grain, row);
     for (std::int64_t i = 0; i < op.n; ++i) {
-      float* hidden = op.hidden + i * d_ff;
-      for (std::int64_t r = begin; r < end; ++r)
-        hidden[r] = silu(hidden[r]) * up[i * grain + r - begin];
+      float* hidden = op.hidden + i * d_ff + begin;
+      kernels_.silu_row(hidden, hidden, end - begin);
+      for (std::int64_t r = 0; r < end - begin; ++r) hidden[r] *= up[i * grain + r];
     }
   });
   const std::int64_t down_grain = rows_per_task(d_model, d_ff, pool_.size());
