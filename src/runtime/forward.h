@@ -108,6 +108,8 @@ class Forward {
   void ffn(const DenseFfnSpec& spec, const DenseFfnTensors<Resident>& t, const FfnRows& rows,
            float* out);
   void ffn(const MoeSpec& spec, const MoeTensors<Resident>& t, const FfnRows& rows, float* out);
+  void route_tokens(const MoeSpec& spec, const float* logits, const float* correction_bias,
+                    std::int64_t n, std::int32_t* ids, float* weights);
   // Has the experts prefetched that the next layer will probably choose (lookahead.cpp).
   void look_ahead(const float* x, std::int64_t n);
 
@@ -122,7 +124,7 @@ class Forward {
       0;  // of the layer being computed; -1: before the first; n_layers: the MTP layer
   int lookahead_ = 0;
   std::vector<Rows> rows_;
-  RouterScratch router_scratch_;
+  std::vector<RouterScratch> router_scratch_{1};  // one for each thread
   std::vector<FfnOp> ffns_;  // kept between layers, so that a pass allocates nothing
   std::vector<ExpertLease> leases_;
   std::vector<std::uint64_t> layer_ns_;  // time spent in each layer so far

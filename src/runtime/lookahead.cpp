@@ -33,7 +33,7 @@ void Forward::look_ahead(const float* x, std::int64_t n) {
   std::int32_t n_guessed = 0;
   for (std::int64_t i = 0; i < n; ++i) {
     route(guess, logits + i * spec->n_experts, tensors.correction_bias, ids, weights,
-          router_scratch_);
+          router_scratch_[0]);
     for (int k = 0; k < guess.top_k; ++k) {
       if (votes[ids[k]]++ == 0) experts[n_guessed++] = ids[k];
     }

@@ -63,6 +63,21 @@ void Forward::ffn(const DenseFfnSpec& spec, const DenseFfnTensors<Resident>& t, 
                 .y = out});
 }
 
+void Forward::route_tokens(const MoeSpec& spec, const float* logits, const float* correction_bias,
+                           std::int64_t n, std::int32_t* ids, float* weights) {
+  constexpr std::int64_t kWorthSharing = 16;  // tokens
+  const std::int64_t n_parts = n < kWorthSharing ? 1 : backend_.n_threads();
+  router_scratch_.resize(std::max(router_scratch_.size(), static_cast<std::size_t>(n_parts)));
+  const auto route_part = [&](std::int64_t part) {
+    for (std::int64_t i = n * part / n_parts; i < n * (part + 1) / n_parts; ++i) {
+      route(spec, logits + i * spec.n_experts, correction_bias, ids + i * spec.top_k,
+            weights + i * spec.top_k, router_scratch_[static_cast<std::size_t>(part)]);
+    }
+  };
+  if (n_parts == 1) return route_part(0);
+  backend_.parallel_for(n_parts, route_part);
+}
+
 void Forward::ffn(const MoeSpec& spec, const MoeTensors<Resident>& t, const FfnRows& rows,
                   float* out) {
   const auto [x, h, n] = rows;
@@ -73,10 +88,7 @@ void Forward::ffn(const MoeSpec& spec, const MoeTensors<Resident>& t, const FfnR
   std::int32_t* ids = frame.ints(n_pairs);
   float* weights = frame.floats(n_pairs);
   backend_.matmul({t.router, h, d, n, logits, spec.n_experts});
-  for (std::int64_t i = 0; i < n; ++i) {
-    route(spec, logits + i * spec.n_experts, t.correction_bias, ids + i * spec.top_k,
-          weights + i * spec.top_k, router_scratch_);
-  }
+  route_tokens(spec, logits, t.correction_bias, n, ids, weights);
   if (observer_ != nullptr) observer_->on_route(layer_index_, ids, weights, n, spec.top_k);
 
   ExpertGroups groups{.experts = frame.ints(spec.n_experts),
@@ -96,7 +108,7 @@ void Forward::ffn(const MoeSpec& spec, const MoeTensors<Resident>& t, const FfnR
   float* shared_hidden = frame.floats(n * spec.d_shared);
   float* hidden = frame.floats(n_pairs * spec.d_expert);
   float* expert_rows = frame.floats(n_pairs * d);  // one row per (token, slot)
-  ffns_.clear();  // a pass that failed may have left some
+  ffns_.clear();                                   // a pass that failed may have left some
   leases_.clear();
   if (spec.d_shared > 0) {
     ffns_.push_back(
