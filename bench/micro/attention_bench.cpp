@@ -19,6 +19,7 @@
 
 #include "backends/backend.h"
 #include "base/aligned_buffer.h"
+#include "random_floats.h"
 
 namespace moeflux {
 namespace {
@@ -26,14 +27,6 @@ namespace {
 int n_threads() {
   const char* text = std::getenv("MOEFLUX_THREADS");
   return text != nullptr ? std::atoi(text) : 1;
-}
-
-std::vector<float> random_floats(std::int64_t n) {
-  static std::mt19937 random(1);
-  std::uniform_real_distribution<float> values(-1, 1);
-  std::vector<float> out(static_cast<std::size_t>(n));
-  for (float& value : out) value = values(random);
-  return out;
 }
 
 struct Cache {

@@ -5,7 +5,8 @@
 //
 // Products with one row of activations read weights that lie in memory, not in a cache: their
 // bytes_per_second is to be compared with that of `memory_read`; n1_near has them in a cache and
-// shows the arithmetic alone. Products with more rows are bound by arithmetic: their OP/s counts a multiplication and an addition per weight and row.
+// shows the arithmetic alone. Products with more rows are bound by arithmetic: their OP/s counts a
+// multiplication and an addition per weight and row.
 #include <bit>
 #include <cstring>
 #include <functional>
@@ -21,6 +22,7 @@
 #include "backends/cpu/kernels.h"
 #include "base/aligned_buffer.h"
 #include "io/huge_buffer.h"
+#include "random_floats.h"
 
 namespace moeflux {
 namespace {
@@ -45,14 +47,6 @@ const NamedFormat kFormats[] = {
     {"bf16", {WeightKind::BF16, 0, 0, 0, DType::BF16}},
     {"fp8_b128", {WeightKind::Fp8Block, 0, 0, 128, DType::F32}},
 };
-
-std::vector<float> random_floats(std::int64_t n) {
-  static std::mt19937 random(1);
-  std::uniform_real_distribution<float> values(-1, 1);
-  std::vector<float> out(static_cast<std::size_t>(n));
-  for (float& value : out) value = values(random);
-  return out;
-}
 
 // Matrices of kRows rows, one after the other in memory; next() goes round them.
 class Matrices {

@@ -185,10 +185,10 @@ std::vector<TimeShare> time_shares(const BenchTest& test) {
     add(std::string(test.runs[0].activity.ops[i].name),
         [i](const BenchRun& run) { return static_cast<double>(run.activity.ops[i].ns) * 1e-9; });
   }
-  add("waiting for the drive",
+  add("drive_wait",
       [](const BenchRun& run) { return static_cast<double>(run.activity.total().wait_ns) * 1e-9; });
   const double rest = test.median_seconds() / n - counted;
-  if (rest > 0) shares.push_back({"everything else", rest});
+  if (rest > 0) shares.push_back({"other", rest});
   std::stable_sort(shares.begin(), shares.end(),
                    [](const TimeShare& a, const TimeShare& b) { return a.seconds > b.seconds; });
   return shares;

@@ -64,7 +64,7 @@ struct BenchBounds {
 BenchBounds bounds_of(const Engine& engine, const BenchTest& test);
 
 // Where the time of a token goes, as the median over the runs; the longest first. What is no
-// operation of the backend is "waiting for the drive" and "everything else".
+// operation of the backend is "drive_wait" and "other".
 struct TimeShare {
   std::string what;
   double seconds = 0;

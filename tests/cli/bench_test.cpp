@@ -28,6 +28,15 @@ TEST(BenchCommandTest, PrintsJsonForScripts) {
   EXPECT_GT(json[0]["memory_bytes_per_second"], 0);
   EXPECT_GT(json[0]["bytes_per_token"], 0);
   EXPECT_EQ(json[0]["precision"], "fine");
+  const Json& shares = json[0]["seconds_per_token_by_operation"];
+  EXPECT_GT(shares["ffn"], 0);
+  EXPECT_GT(shares["gated_delta"], 0);
+  EXPECT_FALSE(shares.contains("latent_attention"));  // this model has none
+  double sum = 0;
+  for (const auto& share : shares) sum += share.get<double>();
+  const double median =
+      (json[0]["seconds"][0].get<double>() + json[0]["seconds"][1].get<double>()) / 2;
+  EXPECT_NEAR(sum, median / 4, 0.1 * median / 4);
 }
 
 TEST(BenchCommandTest, RefusesWhatItCannotMeasure) {

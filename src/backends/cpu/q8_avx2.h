@@ -12,6 +12,7 @@
 #include <immintrin.h>
 
 #include "backends/cpu/q8.h"
+#include "backends/cpu/with_format.h"
 
 namespace moeflux::cpu {
 namespace {
@@ -199,20 +200,7 @@ void pack(const Panel& panel, std::int64_t cols, std::byte* out) noexcept {
 }
 
 void pack(int bits, const Panel& panel, std::int64_t cols, std::byte* out) noexcept {
-  switch (bits) {
-    case 2:
-      return pack<2>(panel, cols, out);
-    case 3:
-      return pack<3>(panel, cols, out);
-    case 4:
-      return pack<4>(panel, cols, out);
-    case 5:
-      return pack<5>(panel, cols, out);
-    case 6:
-      return pack<6>(panel, cols, out);
-    default:
-      return pack<8>(panel, cols, out);
-  }
+  with_bits(bits, [&]<int Bits>() { pack<Bits>(panel, cols, out); });
 }
 
 // ---- activations

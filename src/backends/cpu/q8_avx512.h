@@ -12,6 +12,7 @@
 #include <immintrin.h>
 
 #include "backends/cpu/q8.h"
+#include "backends/cpu/with_format.h"
 
 namespace moeflux::cpu {
 
@@ -247,25 +248,6 @@ void load_planes(const WeightView& w, std::int64_t row, std::int64_t n_rows, std
                                                          : load_plane<DType::F32>;
   load(w.scales, row, n_rows, n_groups, out.scales);
   load(w.biases, row, n_rows, n_groups, out.biases);
-}
-
-// Calls with<Bits>() for the bits of a format.
-template <class With>
-void with_bits(int bits, With with) noexcept {
-  switch (bits) {
-    case 2:
-      return with.template operator()<2>();
-    case 3:
-      return with.template operator()<3>();
-    case 4:
-      return with.template operator()<4>();
-    case 5:
-      return with.template operator()<5>();
-    case 6:
-      return with.template operator()<6>();
-    default:
-      return with.template operator()<8>();
-  }
 }
 
 float* row_of_y(const Q8Matmul& op, std::int64_t i, std::int64_t row) noexcept {

@@ -27,6 +27,7 @@
 
 #include "backends/cpu/codes_neon.h"
 #include "backends/cpu/q8.h"
+#include "backends/cpu/with_format.h"
 
 namespace moeflux::cpu {
 
@@ -136,25 +137,6 @@ Rows open_rows(const Q8Matmul& op, std::int64_t first, int n_rows) noexcept {
   load_plane(rows, op.weight->scales, n_groups, rows.scales);
   load_plane(rows, op.weight->biases, n_groups, rows.biases);
   return rows;
-}
-
-// Calls visit.operator()<Bits>().
-template <class Visit>
-void with_bits(int bits, const Visit& visit) noexcept {
-  switch (bits) {
-    case 2:
-      return visit.template operator()<2>();
-    case 3:
-      return visit.template operator()<3>();
-    case 4:
-      return visit.template operator()<4>();
-    case 5:
-      return visit.template operator()<5>();
-    case 6:
-      return visit.template operator()<6>();
-    default:
-      return visit.template operator()<8>();
-  }
 }
 
 // ---- products

@@ -70,6 +70,12 @@ void panel_tokens(const Q8Layout& layout, const Scratch& weights, const std::byt
 // Products of a panel with rows [begin, end) of the activations.
 template <class Dot, bool Wide, int Digits>
 struct PanelOf {
+  static constexpr decltype(&panel_tokens<Dot, Wide, Digits, 1>) kBySize[kTokens] = {
+      panel_tokens<Dot, Wide, Digits, 1>, panel_tokens<Dot, Wide, Digits, 2>,
+      panel_tokens<Dot, Wide, Digits, 3>, panel_tokens<Dot, Wide, Digits, 4>,
+      panel_tokens<Dot, Wide, Digits, 5>, panel_tokens<Dot, Wide, Digits, 6>,
+      panel_tokens<Dot, Wide, Digits, 7>, panel_tokens<Dot, Wide, Digits, 8>};
+
   static void multiply(const Q8Matmul& op, const Scratch& weights, std::int64_t row,
                        __mmask16 valid, std::int64_t begin, std::int64_t end) noexcept {
     const std::int64_t n_blocks = (end - begin + kTokens - 1) / kTokens;  // of about equal size
@@ -78,31 +84,7 @@ struct PanelOf {
       n = (end - i + n_blocks - block - 1) / (n_blocks - block);
       for (std::int64_t k = 0; k < n; ++k) y[k] = row_of_y(op, i + k, row);
       const std::byte* x = op.x + i * op.layout->row_bytes;
-      switch (n) {
-        case 8:
-          panel_tokens<Dot, Wide, Digits, 8>(*op.layout, weights, x, y, valid);
-          break;
-        case 7:
-          panel_tokens<Dot, Wide, Digits, 7>(*op.layout, weights, x, y, valid);
-          break;
-        case 6:
-          panel_tokens<Dot, Wide, Digits, 6>(*op.layout, weights, x, y, valid);
-          break;
-        case 5:
-          panel_tokens<Dot, Wide, Digits, 5>(*op.layout, weights, x, y, valid);
-          break;
-        case 4:
-          panel_tokens<Dot, Wide, Digits, 4>(*op.layout, weights, x, y, valid);
-          break;
-        case 3:
-          panel_tokens<Dot, Wide, Digits, 3>(*op.layout, weights, x, y, valid);
-          break;
-        case 2:
-          panel_tokens<Dot, Wide, Digits, 2>(*op.layout, weights, x, y, valid);
-          break;
-        default:
-          panel_tokens<Dot, Wide, Digits, 1>(*op.layout, weights, x, y, valid);
-      }
+      kBySize[n - 1](*op.layout, weights, x, y, valid);
     }
   }
 };

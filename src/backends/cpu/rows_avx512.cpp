@@ -12,6 +12,7 @@
 
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/rows.h"
+#include "backends/cpu/with_format.h"
 #include "quant/codec.h"
 
 namespace moeflux::cpu {
@@ -253,45 +254,19 @@ void products(const WeightView& m, std::int64_t row, const float* x, float* y) n
   for (int r = 0; r < R; ++r) y[r] = sum_lanes(sums[r]);
 }
 
-// Calls visit.operator()<Decoder>(); false when there is none for this format.
-template <class Visit>
-bool with_decoder(const WeightFormat& format, const Visit& visit) noexcept {
-  switch (format.kind) {
-    case WeightKind::F32:
-      return visit.template operator()<Plain<WeightKind::F32>>(), true;
-    case WeightKind::F16:
-      return visit.template operator()<Plain<WeightKind::F16>>(), true;
-    case WeightKind::BF16:
-      return visit.template operator()<Plain<WeightKind::BF16>>(), true;
-    case WeightKind::Fp8Block:
-      if (format.block % kWidth != 0) return false;
-      return visit.template operator()<Fp8>(), true;
-    case WeightKind::Affine:
-      break;
-  }
-  switch (format.bits) {
-    case 2:
-      return visit.template operator()<Affine<2>>(), true;
-    case 3:
-      return visit.template operator()<Affine<3>>(), true;
-    case 4:
-      return visit.template operator()<Affine<4>>(), true;
-    case 5:
-      return visit.template operator()<Affine<5>>(), true;
-    case 6:
-      return visit.template operator()<Affine<6>>(), true;
-    case 8:
-      return visit.template operator()<Affine<8>>(), true;
-    default:
-      return false;
-  }
-}
+struct Decoders {
+  template <WeightKind Kind>
+  using OfFloats = Plain<Kind>;
+  using OfFp8 = Fp8;
+  template <int Bits>
+  using OfCodes = Affine<Bits>;
+};
 
 }  // namespace
 
 void decode_row_avx512(const WeightView& m, std::int64_t row, float* out) noexcept {
   const auto decode_it = [&]<class Decoder>() { decode<Decoder>(m, row, out); };
-  if (!with_decoder(m.format, decode_it)) decode_row(m, row, out);
+  if (!with_decoder<Decoders>(m.format, decode_it)) decode_row(m, row, out);
 }
 
 void matvec_avx512(const WeightView& m, std::int64_t row, std::int64_t n_rows, const float* x,
@@ -301,7 +276,7 @@ void matvec_avx512(const WeightView& m, std::int64_t row, std::int64_t n_rows, c
     for (; r + 4 <= n_rows; r += 4) products<Decoder, 4>(m, row + r, x, y + r);
     for (; r < n_rows; ++r) products<Decoder, 1>(m, row + r, x, y + r);
   };
-  if (with_decoder(m.format, multiply)) return;
+  if (with_decoder<Decoders>(m.format, multiply)) return;
   for (std::int64_t r = 0; r < n_rows; ++r) {
     decode_row(m, row + r, scratch);
     y[r] = avx512_kernels().dot(scratch, x, m.cols);
