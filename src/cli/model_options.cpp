@@ -141,6 +141,8 @@ void add_precision_options(Command& command, ModelOptions& options) {
               fmt::format("activations as f32, 16 or 8 bits: exact, fine, fast (default: {})",
                           options.precision))
       .flag("--exact", options.exact, "short for --precision exact")
+      .option("-b,--batch", options.batch, "N",
+              "tokens of a prompt per pass (default: as many as memory suggests)")
       .option("--kv", options.kv, "TYPE",
               fmt::format("keys and values of the context as f32, f16, bf16 or q8 (default: {})",
                           options.kv));
@@ -189,6 +191,8 @@ std::unique_ptr<Engine> open_engine(const std::string& model, const ModelOptions
   engine_options.n_threads = thread_count(options);
   engine_options.memory_bytes = memory_limit(options);
   if (options.context && *options.context < 1) throw UsageError("--ctx-size must be at least 1");
+  if (options.batch && *options.batch < 1) throw UsageError("--batch must be at least 1");
+  engine_options.max_batch = options.batch.value_or(0);
   engine_options.precision = parse_precision(options);
   engine_options.kv_type = parse_kv_type(options);
   engine_options.context_length = options.context.value_or(0);

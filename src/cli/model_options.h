@@ -16,6 +16,7 @@ namespace moeflux::cli {
 struct ModelOptions {
   std::optional<std::string> model;
   std::optional<std::int64_t> context;
+  std::optional<std::int64_t> batch;
   std::optional<std::int64_t> threads;
   std::optional<std::string> ram;
   std::string precision = "fine";

@@ -99,7 +99,6 @@ void count_memory(const std::shared_ptr<const ModelSource>& source, ModelDescrip
       plan_memory(config, sizes,
                   {.memory_bytes = 0,
                    .context_length = summary.floor_context,
-                   .max_batch = EngineOptions().max_batch,
                    .reader_bytes = make_reader(source->disk_paths())->info().memory_bytes});
   summary.floor_bytes = plan.floor_bytes();
 }

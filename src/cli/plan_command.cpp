@@ -81,7 +81,6 @@ PlanReport make_report(const Options& options, const std::string& path) {
   report.context_length = std::min<std::int64_t>(options.model.context.value_or(kDefaultContext),
                                                  config.context_length);
   report.kv_type = parse_kv_type(options.model);
-  report.max_batch = EngineOptions().max_batch;
   report.sizes =
       measure_sizes(*source, model, ExpertStore(source, model.index.experts).slot_bytes());
   report.measured = !options.disk && !options.memory;
@@ -93,7 +92,7 @@ PlanReport make_report(const Options& options, const std::string& path) {
   PlanOptions plan{.memory_bytes = budget_of(options.model),
                    .context_length = report.context_length,
                    .kv_type = report.kv_type,
-                   .max_batch = report.max_batch,
+                   .max_batch = options.model.batch.value_or(0),
                    .reader_bytes = make_reader(source->disk_paths())->info().memory_bytes};
   report.budget = evaluate("budget", config, report, plan);
   for (const auto& [name, share] : {std::pair("floor", 0.0), std::pair("25 %", 0.25),

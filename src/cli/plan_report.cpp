@@ -65,7 +65,7 @@ std::vector<Placement> placements(const PlanReport& report) {
       {"memory", "context", plan.context_bytes,
        fmt::format("{} tokens, {}", report.context_length, kv_type_name(report.kv_type))},
       {"memory", "scratch", plan.scratch_bytes,
-       fmt::format("passes of {} tokens", std::min(report.max_batch, report.context_length))},
+       fmt::format("passes of {} tokens", plan.max_batch)},
       {"memory", "expert cache", plan.cache_bytes(),
        fmt::format("{} of {} experts", plan.n_slots, plan.max_slots)},
       {"drive", "routed experts", report.sizes.expert_bytes_total, ""}};

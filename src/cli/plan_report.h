@@ -23,7 +23,6 @@ struct PlanReport {
   std::string layout;
   std::int64_t context_length = 0;
   KvType kv_type = KvType::F32;
-  std::int64_t max_batch = 0;
   ModelSizes sizes;
   MachineSpeed speed;
   bool measured = false;  // as opposed to given by options

@@ -38,6 +38,8 @@ Engine::Engine(const std::string& path, const EngineOptions& options)
     : source_(open_source(path)),
       model_(describe_model(*source_)),
       context_length_(session_length(options, model_.config)),
+      n_checkpoints_(options.n_checkpoints),
+      max_drafts_(options.max_drafts),
       budget_(memory_ceiling(options)),
       reader_options_(options.reader),
       precision_(options.precision),
@@ -52,6 +54,9 @@ Engine::Engine(const std::string& path, const EngineOptions& options)
                       {.memory_bytes = budget_.ceiling(),
                        .context_length = context_length_,
                        .kv_type = kv_type_,
+                       .n_sessions = options.n_sessions,
+                       .n_checkpoints = n_checkpoints_,
+                       .max_drafts = max_drafts_,
                        .max_batch = options.max_batch,
                        .reader_bytes = reader->info().memory_bytes});
   if (!plan_.fits()) {
@@ -84,7 +89,7 @@ Engine::Engine(const std::string& path, const EngineOptions& options)
                                                       .tensors = &weights_->tensors(),
                                                       .backend = backend_.get(),
                                                       .experts = experts_.get()},
-                                       budget_, std::min(options.max_batch, context_length_));
+                                       budget_, plan_.max_batch);
   if (options.elastic) pressure_.emplace(default_pressure_policy(read_memory_limits()));
   warm_cache(options);
 }
@@ -172,7 +177,7 @@ void Engine::run(std::span<const Span> batch, ForwardObserver* observer) {
 }
 
 Session Engine::new_session() {
-  return Session(config(), {context_length_, kv_type_}, budget_);
+  return Session(config(), {context_length_, kv_type_, n_checkpoints_, max_drafts_}, budget_);
 }
 
 std::vector<float> Engine::prefill(Session& session, std::span<const TokenId> tokens,

@@ -28,7 +28,10 @@ struct EngineOptions {
   int n_threads = 0;                // 0: every core this process may use
   std::int64_t context_length = 0;  // of a session; 0: the model's own, at most kDefaultContext
   std::uint64_t memory_bytes = 0;   // ceiling for everything; 0: what is free, less a reserve
-  std::int64_t max_batch = 512;     // tokens per forward pass
+  std::int64_t max_batch = 0;       // tokens per forward pass; 0: as many as pay
+  int n_sessions = 1;               // that may be alive at the same time
+  int n_checkpoints = 0;            // positions a session can go back to, see session.h
+  int max_drafts = 0;               // tokens of a pass that a session can take back
   Precision precision = Precision::Fine;
   KvType kv_type = KvType::F32;  // of keys and values in a session
   std::string cpu_isa = {};      // force an instruction set: "scalar", "avx2", ...; empty: the best
@@ -113,6 +116,7 @@ class Engine {
   std::shared_ptr<const ModelSource> source_;
   ModelDescription model_;
   std::int64_t context_length_;
+  int n_checkpoints_, max_drafts_;
   MemoryBudget budget_;
   ReaderOptions reader_options_;
   Precision precision_;

@@ -44,7 +44,7 @@ Forecast forecast(const ModelConfig& config, const ModelSizes& sizes, const Plan
        .n_experts = counts.per_layer,
        .top_k = sizes.top_k(),
        .cached_share = cached,
-       .chunk = static_cast<double>(std::min(options.max_batch, options.context_length))},
+       .chunk = static_cast<double>(plan.max_batch)},
       speed.disk);
   return result;
 }
@@ -52,9 +52,15 @@ Forecast forecast(const ModelConfig& config, const ModelSizes& sizes, const Plan
 PlanOptions with_cached_share(const ModelConfig& config, const ModelSizes& sizes,
                               PlanOptions options, double share) {
   options.memory_bytes = 0;
-  const MemoryPlan floor = plan_memory(config, sizes, options);
-  const auto slots = static_cast<std::uint64_t>(share * static_cast<double>(floor.max_slots) + 0.5);
-  options.memory_bytes = floor.fixed_bytes() + std::max(slots, floor.min_slots) * floor.slot_bytes;
+  MemoryPlan plan = plan_memory(config, sizes, options);
+  const auto share_slots =
+      static_cast<std::uint64_t>(share * static_cast<double>(plan.max_slots) + 0.5);
+  const std::uint64_t slots = std::max(share_slots, plan.min_slots);
+  // With more memory the plan may choose longer passes, and then needs more again for the slots.
+  while (!plan.fits() || plan.n_slots < slots) {
+    options.memory_bytes = plan.fixed_bytes() + slots * plan.slot_bytes;
+    plan = plan_memory(config, sizes, options);
+  }
   return options;
 }
 

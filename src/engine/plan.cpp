@@ -90,14 +90,20 @@ ModelSizes measure_sizes(const ModelSource& source, const ModelDescription& mode
   return sizes;
 }
 
-MemoryPlan plan_memory(const ModelConfig& config, const ModelSizes& sizes,
-                       const PlanOptions& options) {
-  const std::int64_t batch = std::min(options.max_batch, options.context_length);
+namespace {
+
+MemoryPlan plan_with_batch(const ModelConfig& config, const ModelSizes& sizes,
+                           const PlanOptions& options, std::int64_t max_batch) {
   MemoryPlan plan;
   plan.ceiling = options.memory_bytes;
   plan.dense_bytes = sizes.dense_bytes;
-  plan.context_bytes = Session::bytes_needed(config, {options.context_length, options.kv_type});
-  plan.scratch_bytes = workspace_floats(config, batch) * sizeof(float);
+  plan.context_bytes = static_cast<std::uint64_t>(options.n_sessions) *
+                       Session::bytes_needed(config, {.max_length = options.context_length,
+                                                      .kv_type = options.kv_type,
+                                                      .n_checkpoints = options.n_checkpoints,
+                                                      .max_drafts = options.max_drafts});
+  plan.max_batch = std::min(max_batch, options.context_length * options.n_sessions);
+  plan.scratch_bytes = workspace_floats(config, plan.max_batch) * sizeof(float);
   plan.reader_bytes = options.reader_bytes;
   plan.program_bytes = sizes.program_bytes;
   plan.slot_bytes = sizes.slot_bytes;
@@ -109,6 +115,20 @@ MemoryPlan plan_memory(const ModelConfig& config, const ModelSizes& sizes,
   const std::uint64_t fitting = plan.slot_bytes > 0 ? left / plan.slot_bytes : 0;
   plan.n_slots = std::clamp(fitting, plan.min_slots, plan.max_slots);
   return plan;
+}
+
+}  // namespace
+
+MemoryPlan plan_memory(const ModelConfig& config, const ModelSizes& sizes,
+                       const PlanOptions& options) {
+  if (options.max_batch > 0) return plan_with_batch(config, sizes, options, options.max_batch);
+  const MemoryPlan least = plan_with_batch(config, sizes, options, kFewestTokensPerPass);
+  for (std::int64_t n = kMostTokensPerPass; n > kFewestTokensPerPass; n /= 2) {
+    const MemoryPlan plan = plan_with_batch(config, sizes, options, n);
+    const bool evicts = least.n_slots == least.max_slots && plan.n_slots < plan.max_slots;
+    if (plan.fits() && plan.scratch_bytes <= plan.ceiling / kScratchShare && !evicts) return plan;
+  }
+  return least;
 }
 
 }  // namespace moeflux

@@ -2,7 +2,7 @@
 // and the commands that speak of a model's needs show it: the floor is computed here and nowhere
 // else.
 //
-// Memory holds, whatever the budget: the dense weights, the context of one session, the scratch of
+// Memory holds, whatever the budget: the dense weights, the context of the sessions, the scratch of
 // a forward pass, and room for the experts that must be there at once. What the budget leaves
 // beyond that floor is expert cache, in slots that hold any one expert, at most all of them.
 #pragma once
@@ -46,9 +46,12 @@ ModelSizes measure_sizes(const ModelSource& source, const ModelDescription& mode
 
 struct PlanOptions {
   std::uint64_t memory_bytes = 0;   // the ceiling
-  std::int64_t context_length = 0;  // positions of the session
+  std::int64_t context_length = 0;  // positions of a session
   KvType kv_type = KvType::F32;     // of keys and values
-  std::int64_t max_batch = 512;     // tokens per forward pass
+  int n_sessions = 1;               // alive at the same time
+  int n_checkpoints = 0;            // of each
+  int max_drafts = 0;               // tokens of a pass that a session can take back
+  std::int64_t max_batch = 0;       // tokens per forward pass; 0: as many as pay
   std::uint64_t min_slots = 0;      // experts that must be in memory at once; 0: top_k
   std::uint64_t reader_bytes = 0;   // buffers of the reader
 };
@@ -57,7 +60,8 @@ struct MemoryPlan {
   std::uint64_t ceiling = 0;
   std::uint64_t dense_bytes = 0;
   std::uint64_t context_bytes = 0;  // keys, values and recurrent state
-  std::uint64_t scratch_bytes = 0;
+  std::int64_t max_batch = 0;       // tokens per forward pass
+  std::uint64_t scratch_bytes = 0;  // of such a pass
   std::uint64_t reader_bytes = 0;
   std::uint64_t program_bytes = 0;
   std::uint64_t slot_bytes = 0;
@@ -74,6 +78,12 @@ struct MemoryPlan {
   std::uint64_t used_bytes() const { return fixed_bytes() + cache_bytes(); }
   bool fits() const { return ceiling >= floor_bytes(); }
 };
+
+// A pass over many tokens reads and unpacks every expert once for all of them, but its scratch
+// takes room from the cache. Left to choose, the plan gives scratch this share of the memory, and
+// less where that would keep experts from being all resident.
+inline constexpr std::int64_t kFewestTokensPerPass = 128, kMostTokensPerPass = 4096;
+inline constexpr std::uint64_t kScratchShare = 16;  // a sixteenth
 
 // Depends on nothing but its arguments.
 MemoryPlan plan_memory(const ModelConfig& config, const ModelSizes& sizes,

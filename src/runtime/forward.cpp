@@ -32,7 +32,8 @@ void Forward::run(std::span<const Span> batch, ForwardObserver* observer) {
   }
   if (n == 0) return;
   MOEFLUX_ASSERT(n <= max_tokens_);
-  for (const Span& span : batch) span.session->begin(static_cast<std::int64_t>(span.tokens.size()));
+  for (const Span& span : batch)
+    span.session->begin(static_cast<std::int64_t>(span.tokens.size()), span.n_drafts);
   observer_ = observer;
   experts_.begin_step(static_cast<int>(n));
 
@@ -54,7 +55,8 @@ void Forward::run(std::span<const Span> batch, ForwardObserver* observer) {
     row = 0;
     for (const Span& span : batch) {
       const auto n_span = static_cast<std::int64_t>(span.tokens.size());
-      rows_.push_back({&span.session->layer(i), row, n_span, span.session->length()});
+      rows_.push_back({&span.session->layer(i), row, n_span, span.session->length(), span.session,
+                       span.n_drafts});
       row += n_span;
     }
     layer(config_.layers[static_cast<std::size_t>(i)], tensors_.layers[static_cast<std::size_t>(i)],
@@ -75,8 +77,7 @@ void Forward::run(std::span<const Span> batch, ForwardObserver* observer) {
       head(rows + (n_span - 1) * d, 1, span.logits);
     row += n_span;
   }
-  for (const Span& span : batch)
-    span.session->commit(static_cast<std::int64_t>(span.tokens.size()));
+  for (const Span& span : batch) span.session->commit(span.tokens);
 }
 
 // x <- x + mixer(norm(x)); x <- x + ffn(norm(x))
@@ -135,12 +136,12 @@ void Forward::run_mtp(Session& session, const float* hidden, std::span<const std
   float* x = embedded;
   backend_.matmul({t.fc, pair, 2 * d, n, x, d});
 
-  const Rows rows{&session.mtp(), 0, n, session.mtp_length()};
+  const Rows rows{&session.mtp(), 0, n, session.mtp_length(), &session, 0};
   layer(*config_.mtp, t.layer, {&rows, 1}, x, n);
   float* h = frame.floats(n * d);
   norm(x, t.final_norm, n, h);
   if (out_hidden != nullptr) std::copy_n(h, n * d, out_hidden);
-  head(h, n, logits);
+  if (logits != nullptr) head(h, n, logits);
   session.commit_mtp(n);
 }
 

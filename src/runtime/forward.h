@@ -30,6 +30,7 @@ struct Span {
   float* logits = nullptr;  // [1 or tokens.size(), n_vocab]; host memory
   float* hidden =
       nullptr;  // [tokens.size(), d_model] after the final norm, or null when not wanted
+  std::int64_t n_drafts = 0;  // the last tokens are guesses: session->take_back() may follow
 };
 
 // Sees the inside of a pass: for verification and traces. Rows are those of the batch.
@@ -65,9 +66,9 @@ class Forward {
   void run(std::span<const Span> batch, ForwardObserver* observer = nullptr);
 
   // The MTP head over n positions of a session: hidden[i] is the trunk's output (after the final
-  // norm) at position mtp_length() + i, tokens[i] the token that follows it; logits[i] predicts the
-  // token after that. out_hidden, when not null, receives the head's own normed output for drafting
-  // further.
+  // norm) at its row mtp_length() + i, tokens[i] the token that follows it; logits[i] predicts the
+  // token after that; null: only its state advances. out_hidden, when not null, receives the head's
+  // own normed output for drafting further.
   void run_mtp(Session& session, const float* hidden, std::span<const std::int32_t> tokens,
                float* logits, float* out_hidden = nullptr);
 
@@ -83,6 +84,8 @@ class Forward {
     std::int64_t first;  // row in the batch
     std::int64_t n;
     std::int64_t position;  // of the first row in its sequence
+    Session* session;
+    std::int64_t n_drafts;  // of these rows, the last ones
   };
 
   void layer(const LayerSpec& spec, const LayerTensors<Resident>& tensors,
@@ -96,6 +99,7 @@ class Forward {
            const Rows& rows, const float* h, float* out);
   void mix(const GatedDeltaSpec& spec, const GatedDeltaTensors<Resident>& t, const Rows& rows,
            const float* h, float* out);
+  void keep_state(const DeltaState& from, DeltaState& to);
   void mix(const MlaSpec& spec, const MlaTensors<Resident>& t, const Rows& rows, const float* h,
            float* out);
 

@@ -1,17 +1,24 @@
 // One sequence of tokens and everything the model remembers of it.
 //
+// Keys and values are kept by position, so cutting them back costs nothing. The recurrent state of
+// linear layers is one value that every token overwrites: a session can go back only to positions
+// where a copy of it was kept. Two kinds of copies exist: checkpoints, kept until they are evicted,
+// and those a pass leaves behind for tokens that were only drafted.
+//
 // Invariant: length() advances only after a whole forward pass has succeeded. A pass that fails
-// half-way leaves the session poisoned: it refuses to go on until reset().
+// half-way leaves the session poisoned: it refuses to go on until reset() or rewind().
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <variant>
 #include <vector>
 
 #include "backends/kv_cache.h"
 #include "base/aligned_buffer.h"
 #include "base/memory_budget.h"
+#include "base/token_id.h"
 #include "model/model_config.h"
 
 namespace moeflux {
@@ -20,6 +27,7 @@ class KvCache {
  public:
   explicit KvCache(const KvShape& shape) : shape_(shape), memory_(shape.bytes()) {}
   KvView view() { return {shape_, memory_.data()}; }
+  KvView view() const { return {shape_, memory_.data()}; }
 
  private:
   KvShape shape_;
@@ -42,41 +50,108 @@ using LayerState = std::variant<AttentionState, DeltaState, LatentState>;
 struct SessionShape {
   std::int64_t max_length = 0;  // positions
   KvType kv_type = KvType::F32;
+  int n_checkpoints = 0;  // copies of the recurrent state it may keep
+  int max_drafts = 0;     // tokens of a pass that may be taken back
 };
+
+// The id of a position whose token is not known: snapshots of old versions carry none. Equal to no
+// token, so such a position is never taken for a common prefix.
+inline constexpr TokenId kUnknownToken = -1;
 
 class Session {
  public:
   // Reserves "context" from `budget` for all positions; memory is touched only as they fill.
   Session(const ModelConfig& config, const SessionShape& shape, MemoryBudget& budget);
 
-  std::int64_t length() const { return length_; }          // positions the trunk has seen
-  std::int64_t mtp_length() const { return mtp_length_; }  // positions the MTP head has seen
+  std::int64_t length() const { return static_cast<std::int64_t>(tokens_.size()); }
+  std::span<const TokenId> tokens() const { return tokens_; }  // length() of them
   std::int64_t max_length() const { return max_length_; }
+  KvType kv_type() const { return kv_type_; }
+  bool is_poisoned() const { return in_pass_; }
 
+  int n_layers() const { return static_cast<int>(layers_.size()); }
   LayerState& layer(int index) { return layers_[static_cast<std::size_t>(index)]; }
+  const LayerState& layer(int index) const { return layers_[static_cast<std::size_t>(index)]; }
+  bool has_mtp() const { return mtp_.has_value(); }
   LayerState& mtp() { return *mtp_; }
+  const LayerState& mtp() const { return *mtp_; }
 
-  void reset();  // forgets everything
+  // Rows the MTP head has seen. Its first row may belong to a later position than 0: what a head
+  // has not seen makes its drafts worse, nothing else.
+  std::int64_t mtp_length() const { return mtp_length_; }
+  std::int64_t mtp_start() const { return mtp_start_; }  // position of its row 0
+
+  void reset();  // forgets everything, checkpoints included
+
+  // Checkpoints, at most max_checkpoints() of them. Position 0 needs none, and one that is set
+  // there is never evicted.
+  bool is_recurrent() const { return !recurrent_.empty(); }
+  void checkpoint();  // at length(); evicts the oldest other one when there are too many
+  void forget_checkpoint(std::int64_t position);  // none there: does nothing
+  bool has_checkpoint(std::int64_t position) const;
+  std::vector<std::int64_t> checkpoints() const;  // positions, oldest first
+  int max_checkpoints() const { return max_checkpoints_; }
+  // Takes effect at the next checkpoint(). Throws Error(OutOfMemory) when that many would not fit.
+  void set_max_checkpoints(int count);
+
+  // The largest position up to `position` that rewind() can reach.
+  std::int64_t nearest_rewind(std::int64_t position) const;
+  // Forgets all that follows. Throws Error(NotFound), and changes nothing, where the state of that
+  // position is gone.
+  void rewind(std::int64_t position);
+
+  // Takes back the last tokens of the last pass, at most as many as its span called drafts.
+  void take_back(std::int64_t n_tokens);
+
+  // For whoever has written the states of all layers: they are now those after `tokens`. An MTP
+  // head has seen `mtp_length` rows from position `mtp_start` on.
+  void adopt(std::span<const TokenId> tokens, std::int64_t mtp_start = 0,
+             std::int64_t mtp_length = 0);
 
   // For the forward pass.
-  void check(std::int64_t n_tokens)
-      const;  // throws LimitExceeded when n_tokens do not fit, Error when poisoned
-  void begin(std::int64_t n_tokens);  // check(); from here to commit() a failure poisons
-  void commit(std::int64_t n_tokens);
+  // Throws LimitExceeded when n_tokens do not fit, Error when poisoned.
+  void check(std::int64_t n_tokens) const;
+  // check(); from here to commit() a failure poisons. The last n_drafts tokens may be taken back.
+  void begin(std::int64_t n_tokens, std::int64_t n_drafts = 0);
+  void commit(std::span<const TokenId> tokens);
+  // Where the pass leaves the recurrent state of a layer as it is before its i-th draft.
+  DeltaState& before_draft(int layer, std::int64_t i);
+  void begin_mtp(std::int64_t position);  // its next row is that position's
   void commit_mtp(std::int64_t n_tokens) { mtp_length_ += n_tokens; }
+  void cut_mtp(std::int64_t length) { mtp_length_ = length; }  // forgets its rows from there on
 
   static std::uint64_t bytes_needed(const ModelConfig& config, const SessionShape& shape);
   // What one position adds to that; lengths are rounded up to multiples of 16.
   static std::uint64_t bytes_per_position(const ModelConfig& config, KvType type);
+  // What one copy of the recurrent state takes.
+  static std::uint64_t recurrent_bytes(const ModelConfig& config);
 
  private:
-  MemoryBudget::Reservation reservation_;
+  using RecurrentState = std::vector<DeltaState>;  // one for each of recurrent_
+  struct Checkpoint {
+    std::int64_t position;
+    RecurrentState state;  // empty at position 0
+  };
+
+  DeltaState& delta(std::size_t i) { return std::get<DeltaState>(layer(recurrent_[i])); }
+  RecurrentState new_recurrent_state() const;
+  void cut(std::int64_t length);  // tokens, MTP rows and checkpoints behind it
+
+  MemoryBudget* budget_;
+  MemoryBudget::Reservation reservation_, more_checkpoints_;
   std::int64_t max_length_;
-  std::int64_t length_ = 0;
+  KvType kv_type_;
+  int reserved_checkpoints_, max_checkpoints_;
+  std::vector<TokenId> tokens_;
+  std::int64_t mtp_start_ = 0;
   std::int64_t mtp_length_ = 0;
-  bool in_pass_ = false;  // still set when the next pass begins: the last one failed
+  std::int64_t n_drafts_ = 0;  // of the last pass that can still be taken back
+  bool in_pass_ = false;       // still set when the next pass begins: the last one failed
   std::vector<LayerState> layers_;
   std::optional<LayerState> mtp_;
+  std::vector<int> recurrent_;           // layers with a recurrent state
+  std::vector<Checkpoint> checkpoints_;  // oldest first
+  std::vector<RecurrentState> before_drafts_;
 };
 
 }  // namespace moeflux

@@ -89,7 +89,7 @@ TEST(Session, LengthAdvancesOnCommitOnly) {
   Session session(config(), {20}, budget);
   session.begin(7);
   EXPECT_EQ(session.length(), 0);
-  session.commit(7);
+  session.commit(std::vector<TokenId>(7));
   EXPECT_EQ(session.length(), 7);
   session.commit_mtp(3);
   EXPECT_EQ(session.mtp_length(), 3);
@@ -100,7 +100,7 @@ TEST(Session, TheContextIsExact) {
   Session session(config(), {20}, budget);
   expect_error(Errc::LimitExceeded, {"21 tokens", "20", "0 are used"}, [&] { session.begin(21); });
   session.begin(20);  // the refused one left no mark
-  session.commit(20);
+  session.commit(std::vector<TokenId>(20));
   expect_error(Errc::LimitExceeded, {"1 tokens", "20 are used"}, [&] { session.begin(1); });
   EXPECT_EQ(session.length(), 20);
 }
@@ -109,7 +109,7 @@ TEST(Session, APassThatDidNotEndPoisonsUntilReset) {
   MemoryBudget budget(1 << 20);
   Session session(config(), {20}, budget);
   session.begin(5);
-  session.commit(5);
+  session.commit(std::vector<TokenId>(5));
   session.begin(1);  // and never committed
   expect_error(Errc::BadInput, {"reset"}, [&] { session.begin(1); });
   expect_error(Errc::BadInput, {"reset"}, [&] { session.begin(1); });

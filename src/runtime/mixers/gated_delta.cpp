@@ -1,6 +1,19 @@
+#include <cstring>
+
 #include "runtime/forward.h"
 
 namespace moeflux {
+
+// All threads copy: one alone does not saturate the memory.
+void Forward::keep_state(const DeltaState& from, DeltaState& to) {
+  std::memcpy(to.conv.data(), from.conv.data(), from.conv.size());
+  const std::int64_t n_parts = backend_.n_threads();
+  const auto bytes = static_cast<std::int64_t>(from.s.size());
+  backend_.parallel_for(n_parts, [&](std::int64_t part) {
+    const std::int64_t begin = bytes * part / n_parts, end = bytes * (part + 1) / n_parts;
+    std::memcpy(to.s.data() + begin, from.s.data() + begin, static_cast<std::size_t>(end - begin));
+  });
+}
 
 void Forward::mix(const GatedDeltaSpec& spec, const GatedDeltaTensors<Resident>& t,
                   const Rows& rows, const float* h, float* out) {
@@ -21,21 +34,30 @@ void Forward::mix(const GatedDeltaSpec& spec, const GatedDeltaTensors<Resident>&
   backend_.matmul({t.z, h, d, n, z, value_dim});
   backend_.matmul({t.a, h, d, n, a, n_heads});
   backend_.matmul({t.b, h, d, n, b, n_heads});
-  backend_.short_conv({qkv, t.conv, state.conv.floats(), conv_dim, spec.conv_width, n, convolved});
 
   float* read_out = frame.floats(n * value_dim);
-  backend_.gated_delta({.spec = &spec,
-                        .qkv = convolved,
-                        .z = z,
-                        .b = b,
-                        .a = a,
-                        .a_log = t.a_log,
-                        .dt_bias = t.dt_bias,
-                        .norm = t.norm,
-                        .eps = config_.norm_eps,
-                        .state = state.s.floats(),
-                        .n = n,
-                        .out = read_out});
+  const auto recur = [&](std::int64_t first, std::int64_t count) {
+    backend_.short_conv({qkv + first * conv_dim, t.conv, state.conv.floats(), conv_dim,
+                         spec.conv_width, count, convolved + first * conv_dim});
+    backend_.gated_delta({.spec = &spec,
+                          .qkv = convolved + first * conv_dim,
+                          .z = z + first * value_dim,
+                          .b = b + first * n_heads,
+                          .a = a + first * n_heads,
+                          .a_log = t.a_log,
+                          .dt_bias = t.dt_bias,
+                          .norm = t.norm,
+                          .eps = config_.norm_eps,
+                          .state = state.s.floats(),
+                          .n = count,
+                          .out = read_out + first * value_dim});
+  };
+  const std::int64_t n_certain = n - rows.n_drafts;
+  recur(0, n_certain);
+  for (std::int64_t i = 0; i < rows.n_drafts; ++i) {  // each may be the first to be taken back
+    keep_state(state, rows.session->before_draft(layer_index_, i));
+    recur(n_certain + i, 1);
+  }
   backend_.matmul({t.out, read_out, value_dim, n, out, d});
 }
 
