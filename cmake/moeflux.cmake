@@ -15,11 +15,18 @@ if(MOEFLUX_SANITIZE)
   target_link_options(moeflux_flags INTERFACE -fsanitize=${MOEFLUX_SANITIZE})
 endif()
 
+# Every library of src/ may become part of the shared one: its code can lie anywhere, and its symbols are its own.
+function(moeflux_shareable target)
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON
+    CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+endfunction()
+
 # The headers that cost most to read are read once for all libraries, and once for all tests.
 option(MOEFLUX_PCH "Use precompiled headers" ON)
 if(MOEFLUX_PCH)
   add_library(moeflux_pch STATIC ${CMAKE_SOURCE_DIR}/cmake/pch.cpp)
   target_link_libraries(moeflux_pch PRIVATE moeflux_flags fmt::fmt nlohmann_json::nlohmann_json)
+  moeflux_shareable(moeflux_pch)
   target_precompile_headers(moeflux_pch PRIVATE <algorithm> <functional> <map> <memory> <optional> <span> <string>
     <unordered_map> <vector> <fmt/format.h> <nlohmann/json.hpp>)
 endif()
@@ -30,6 +37,7 @@ endif()
 function(moeflux_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LIBS" ${ARGN})
   add_library(moeflux_${name} STATIC ${ARG_SOURCES})
+  moeflux_shareable(moeflux_${name})
   target_link_libraries(moeflux_${name} PRIVATE moeflux_flags)
   target_include_directories(moeflux_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
   foreach(dep ${ARG_DEPS})

@@ -10,40 +10,13 @@ Prints every term. See bench/PROTOCOL.md.
 
 import argparse
 import json
-import os
 import pathlib
 import shutil
 import statistics
 import subprocess
 import sys
 
-UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
-
-
-def size(text):
-    return int(float(text[:-1]) * UNITS[text[-1].upper()]) if text[-1].upper() in UNITS else int(text)
-
-
-class Group:
-    """A memory control group of version 1 or 2; removed at the end."""
-
-    def __init__(self, limit):
-        v2 = pathlib.Path("/sys/fs/cgroup/cgroup.controllers").exists()
-        base = pathlib.Path("/sys/fs/cgroup" if v2 else "/sys/fs/cgroup/memory")
-        self.path = base / f"moeflux-bench-{limit}"
-        self.peak_file = "memory.peak" if v2 else "memory.max_usage_in_bytes"
-        self.path.mkdir(exist_ok=True)
-        (self.path / ("memory.max" if v2 else "memory.limit_in_bytes")).write_text(str(size(limit)))
-
-    def enter(self):
-        (self.path / "cgroup.procs").write_text(str(os.getpid()))
-
-    def peak(self):
-        file = self.path / self.peak_file
-        return int(file.read_text()) if file.exists() else 0
-
-    def remove(self):
-        self.path.rmdir()
+from group import Group, size
 
 
 def bench(arguments, model, group=None, extra=()):

@@ -49,7 +49,7 @@ std::string_view precision_name(Precision precision);  // "exact", "fine", "fast
 
 struct BackendOptions {
   std::string_view cpu_isa = {};  // "scalar", "avx2", ...; empty: the best this processor has
-  int n_threads = 0;              // 0: every core this process may use
+  int n_threads = 0;              // 0: one per physical core this process may use
   Precision precision = Precision::Exact;
 };
 

@@ -4,22 +4,15 @@
 #include <system_error>
 #include <utility>
 
-#include <sched.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
 #include "base/error.h"
+#include "base/processors.h"
 
 namespace moeflux {
 namespace {
-
-int usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return std::max(1, CPU_COUNT(&set));
-}
 
 void pause_a_moment() {
 #if defined(__x86_64__)
@@ -42,7 +35,7 @@ void wait_while(const std::atomic<std::uint32_t>& value, std::uint32_t old) {
 }  // namespace
 
 ThreadPool::ThreadPool(int n_threads) {
-  const int n = n_threads > 0 ? n_threads : usable_cores();
+  const int n = n_threads > 0 ? n_threads : default_thread_count();
   try {
     for (int worker = 1; worker < n; ++worker)
       workers_.emplace_back([this, worker] { work(worker); });

@@ -19,7 +19,8 @@ namespace moeflux {
 
 class ThreadPool {
  public:
-  // n_threads >= 1, the caller included. 0: one per core this process may run on. Throws Error when
+  // n_threads >= 1, the caller included. 0: default_thread_count() of
+  // processors.h. Throws Error when
   // the system refuses to start that many.
   explicit ThreadPool(int n_threads);
   ~ThreadPool();

@@ -268,7 +268,7 @@ void add_bench_command(CommandLine& line) {
   add_model_option(command, options->model);
   command.group("Model")
       .option("-c,--ctx-size", options->model.context, "N", "tokens of context (default: enough)")
-      .option("-t,--threads", options->threads, "N,...", "threads (default: every core)")
+      .option("-t,--threads", options->threads, "N,...", "threads (default: one per physical core)")
       .option("--ram", options->ram, "SIZE,...", "ceiling for memory (default: what is free)");
   add_precision_options(command, options->model);
   add_streaming_options(command, options->model);

@@ -100,8 +100,10 @@ struct Command::State {
 
   bool takes_value(const std::string& option) const;  // throws UsageError for an unknown one
   std::string help() const;
+  CommandInfo info() const;
 
   std::string name;
+  bool hidden = false;
   CLI::App app;
   std::string group = "Options";
   std::map<std::string, std::string> spellings;
@@ -196,6 +198,25 @@ std::string Command::State::help() const {
   return text + example_lines(examples) + note_lines(notes);
 }
 
+CommandInfo Command::State::info() const {
+  CommandInfo info{.name = name,
+                   .description = app.get_description(),
+                   .usage = usage,
+                   .options = {},
+                   .examples = examples,
+                   .notes = notes};
+  for (const CLI::Option* option : app.get_options()) {
+    OptionInfo& entry = info.options.emplace_back();
+    for (const std::string& each : option->get_snames()) entry.names.push_back("-" + each);
+    for (const std::string& each : option->get_lnames()) entry.names.push_back("--" + each);
+    entry.value = option->get_option_text();
+    entry.help = option->get_description();
+    entry.group = option->get_group();
+  }
+  info.options.push_back({{"-h", "--help"}, "", "show this help", "General"});
+  return info;
+}
+
 Command::Command(std::string name, const std::string& description)
     : state_(std::make_unique<State>(std::move(name), description)) {}
 Command::~Command() = default;
@@ -269,6 +290,11 @@ Command& Command::note(const std::string& line) {
   return *this;
 }
 
+Command& Command::hide() {
+  state_->hidden = true;
+  return *this;
+}
+
 void Command::run(std::function<int(const std::vector<std::string>&)> body) {
   state_->body = std::move(body);
 }
@@ -284,6 +310,7 @@ std::string CommandLine::help() const {
   std::string text = fmt::format(
       "{}\n\nUsage: moeflux COMMAND [OPTIONS] [ARGUMENTS...]\n\nCommands:\n", description_);
   for (const auto& command : commands_) {
+    if (command->state_->hidden) continue;
     text +=
         fmt::format("  {:<12}{}\n", command->state_->name, command->state_->app.get_description());
   }
@@ -291,6 +318,24 @@ std::string CommandLine::help() const {
       "\nOptions:\n  -h, --help  show this, or the help of a command\n  --version   show the "
       "version\n";
   return text + example_lines(examples_) + note_lines(notes_);
+}
+
+CommandTree CommandLine::tree() const {
+  CommandTree tree{.description = description_,
+                   .version = version_,
+                   .commands = {},
+                   .examples = examples_,
+                   .notes = notes_};
+  for (const auto& command : commands_) {
+    if (!command->state_->hidden) tree.commands.push_back(command->state_->info());
+  }
+  return tree;
+}
+
+const CommandInfo* CommandTree::find(const std::string& name) const {
+  const auto found = std::find_if(commands.begin(), commands.end(),
+                                  [&](const CommandInfo& command) { return command.name == name; });
+  return found == commands.end() ? nullptr : &*found;
 }
 
 int CommandLine::run(const std::vector<std::string>& arguments) {

@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "cli/command_tree.h"
+
 namespace moeflux::cli {
 
 // Exit codes of the program.
@@ -55,6 +57,7 @@ class Command {
   Command& arguments(const std::string& usage, std::size_t max);
   Command& example(const std::string& line);  // without the leading "moeflux "
   Command& note(const std::string& line);     // at the end of the help
+  Command& hide();                            // from the list of commands
 
   // The body gets the arguments that are no options and returns the exit code.
   void run(std::function<int(const std::vector<std::string>&)> body);
@@ -76,6 +79,8 @@ class CommandLine {
   // Parses and runs. Help and version go to stdout and are a success. Throws UsageError, and what
   // commands throw.
   int run(const std::vector<std::string>& arguments);
+
+  CommandTree tree() const;
 
  private:
   int run_command(Command::State& command, const std::vector<std::string>& arguments);

@@ -16,8 +16,12 @@ void add_bench_command(CommandLine& line);
 void add_check_command(CommandLine& line);
 void add_synth_command(CommandLine& line);
 void add_trace_command(CommandLine& line);
+void add_store_command(CommandLine& line);
 void add_doctor_command(CommandLine& line);
 void add_plan_command(CommandLine& line);
 void add_version_command(CommandLine& line);
+// These write about the others; `line` must outlive its run.
+void add_completion_command(CommandLine& line);
+void add_man_page_command(CommandLine& line);
 
 }  // namespace moeflux::cli

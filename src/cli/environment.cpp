@@ -37,7 +37,7 @@ std::vector<EnvironmentVariable> environment_variables() {
       {"MOEFLUX_RAM", "ceiling for memory, as --ram", values.ram},
       {"MOEFLUX_THREADS", "threads to compute with, as --threads", values.threads},
       {"MOEFLUX_CPU_ISA", "force kernels: scalar, avx2, avx512vnni, ...", values.cpu_isa},
-      {"XDG_CACHE_HOME", "where usage profiles are kept (default: ~/.cache)", values.cache_home},
+      {"XDG_CACHE_HOME", "where usage profiles and the prefix store are kept (default: ~/.cache)", values.cache_home},
       {"NO_COLOR", "set to anything: no colours", values.no_color}};
 }
 

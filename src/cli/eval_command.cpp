@@ -83,42 +83,64 @@ int run_texts(const Options& options, const std::string& model) {
 
 struct AnswerCounts {
   std::int64_t n = 0, same_prompts = 0, identical = 0, right = 0, reference_right = 0;
+  std::size_t n_tokens = 0;
+  double seconds = 0;
+  DraftStats drafts;
 };
 
 void print_answers(const Options& options, const std::string& model, const AnswerCounts& counts) {
+  const double tokens_per_second =
+      counts.seconds > 0 ? static_cast<double>(counts.n_tokens) / counts.seconds : 0;
   if (options.json) {
     const Json json = {{"model", model},
                        {"answers", counts.n},
                        {"identical", counts.identical},
                        {"prompt_mismatches", counts.n - counts.same_prompts},
                        {"right", counts.right},
-                       {"reference_right", counts.reference_right}};
+                       {"reference_right", counts.reference_right},
+                       {"answer_per_second", tokens_per_second},
+                       {"passes", counts.drafts.passes},
+                       {"drafted", counts.drafts.drafted},
+                       {"accepted", counts.drafts.accepted}};
     write_stdout(dump_json(json, 2) + "\n");
     return;
   }
   write_stdout(
       fmt::format("identical  {} of {} answers, token for token\n"
                   "prompts    {} of {} as the reference wrote them\n"
-                  "right      {} of {} (reference: {})\n",
+                  "right      {} of {} (reference: {})\n"
+                  "speed      {:.1f} tokens per second\n",
                   counts.identical, counts.n, counts.same_prompts, counts.n, counts.right, counts.n,
-                  counts.reference_right));
+                  counts.reference_right, tokens_per_second));
+  if (counts.drafts.drafted > 0) {
+    write_stdout(fmt::format(
+        "drafts     {} of {} accepted, {:.2f} tokens per pass\n", counts.drafts.accepted,
+        counts.drafts.drafted,
+        static_cast<double>(counts.n_tokens) / static_cast<double>(counts.drafts.passes)));
+  }
 }
 
 int run_answers(const Options& options, const std::string& model) {
   const std::vector<AnswerCase> cases = read_answers(*options.answers, options.limit);
   const auto engine = open_engine(model, options.model, options.general);
   Session session = engine->new_session();
+  const DraftOptions drafts = parse_drafts(options.model);
   AnswerCounts counts;
   {
     ProgressBar bar("answering", options.general.show_progress() && !options.general.verbose);
     for (const AnswerCase& answer : cases) {
-      const AnswerOutcome outcome =
-          check_answer(*engine, session, answer, [] { return interrupted(); });
+      const AnswerOutcome outcome = check_answer(
+          *engine, session, answer, {.drafts = drafts, .cancelled = [] { return interrupted(); }});
       ++counts.n;
       counts.same_prompts += outcome.same_prompt ? 1 : 0;
       counts.identical += outcome.same_answer ? 1 : 0;
       counts.right += outcome.right ? 1 : 0;
       counts.reference_right += answer.reference_right ? 1 : 0;
+      counts.n_tokens += outcome.n_tokens;
+      counts.seconds += outcome.decode_seconds;
+      counts.drafts.passes += outcome.drafts.passes;
+      counts.drafts.drafted += outcome.drafts.drafted;
+      counts.drafts.accepted += outcome.drafts.accepted;
       if (!outcome.same_prompt)
         options.general.detail(fmt::format("answer {}: the prompt differs", counts.n));
       if (!outcome.same_answer) {
@@ -170,7 +192,9 @@ void add_eval_command(CommandLine& line) {
       .flag("--json", options->json, "print the result as JSON");
   add_model_option(command, options->model);
   options->model.precision = "exact";
+  options->model.draft = "off";
   add_machine_options(command, options->model);
+  add_draft_option(command, options->model);
   add_general_options(command, options->general);
   command.example("eval models/demo --texts heldout.json")
       .example("eval models/demo --answers answers.jsonl --min-identical 163 -v");

@@ -44,7 +44,10 @@ int run(const std::vector<std::string>& arguments) {
   add_doctor_command(line);
   add_plan_command(line);
   add_trace_command(line);
+  add_store_command(line);
   add_version_command(line);
+  add_completion_command(line);
+  add_man_page_command(line);
   line.example("run \"What is 12 + 30?\"");
   line.example("info models/demo");
   line.example("run --help");

@@ -52,33 +52,12 @@ std::string bundled_model() {
        "no model given, and the bundled one is not beside the program; name one: -m MODEL");
 }
 
-int thread_count(const ModelOptions& options) {
-  std::int64_t n = options.threads.value_or(0);
-  if (!options.threads && environment().threads) {
-    const std::string& text = *environment().threads;
-    const auto result = std::from_chars(text.data(), text.data() + text.size(), n);
-    if (result.ec != std::errc() || result.ptr != text.data() + text.size()) n = -1;
-  }
-  if (n < 0 || n > kMaxThreads) {
-    throw UsageError(fmt::format("--threads and MOEFLUX_THREADS must be from 0 (every core) to {}",
-                                 kMaxThreads));
-  }
-  return static_cast<int>(n);
-}
+constexpr int kMaxDrafts = 16;
 
 std::uint64_t memory_limit(const ModelOptions& options) {
   if (options.ram) return parse_size(*options.ram, "--ram");
   if (environment().ram) return parse_size(*environment().ram, "MOEFLUX_RAM");
   return 0;
-}
-
-Precision parse_precision(const ModelOptions& options) {
-  if (options.exact) return Precision::Exact;
-  for (const Precision precision : {Precision::Exact, Precision::Fine, Precision::Fast}) {
-    if (options.precision == precision_name(precision)) return precision;
-  }
-  throw UsageError(
-      fmt::format("--precision: \"{}\" is not one of exact, fine, fast", options.precision));
 }
 
 ReaderKind reader_kind(const std::string& name) {
@@ -128,7 +107,7 @@ void add_machine_options(Command& command, ModelOptions& options) {
       .option("-c,--ctx-size", options.context, "N",
               fmt::format("tokens of context (default: the model's, at most {})", kDefaultContext))
       .option("-t,--threads", options.threads, "N",
-              "threads (default: every core) [env: MOEFLUX_THREADS]")
+              "threads (default: one per physical core) [env: MOEFLUX_THREADS]")
       .option("--ram", options.ram, "SIZE",
               "ceiling for memory, such as 6G (default: what is free) [env: MOEFLUX_RAM]");
   add_precision_options(command, options);
@@ -161,11 +140,64 @@ void add_streaming_options(Command& command, ModelOptions& options) {
       .flag("--no-profile", options.no_profile, "neither use nor keep a profile of expert usage");
 }
 
+int thread_count(const ModelOptions& options) {
+  std::int64_t n = options.threads.value_or(0);
+  if (!options.threads && environment().threads) {
+    const std::string& text = *environment().threads;
+    const auto result = std::from_chars(text.data(), text.data() + text.size(), n);
+    if (result.ec != std::errc() || result.ptr != text.data() + text.size()) n = -1;
+  }
+  if (n < 0 || n > kMaxThreads) {
+    throw UsageError(fmt::format("--threads and MOEFLUX_THREADS must be from 0 (every core) to {}",
+                                 kMaxThreads));
+  }
+  return static_cast<int>(n);
+}
+
+Precision parse_precision(const ModelOptions& options) {
+  if (options.exact) return Precision::Exact;
+  for (const Precision precision : {Precision::Exact, Precision::Fine, Precision::Fast}) {
+    if (options.precision == precision_name(precision)) return precision;
+  }
+  throw UsageError(
+      fmt::format("--precision: \"{}\" is not one of exact, fine, fast", options.precision));
+}
+
 KvType parse_kv_type(const ModelOptions& options) {
   for (const KvType type : kAllKvTypes) {
     if (options.kv == kv_type_name(type)) return type;
   }
   throw UsageError(fmt::format("--kv: \"{}\" is not one of f32, f16, bf16, q8", options.kv));
+}
+
+void add_draft_option(Command& command, ModelOptions& options) {
+  command.group("Answer").option(
+      "--draft", options.draft, "KIND",
+      fmt::format("guess tokens ahead: off, mtp, ngram or auto; mtp:2: always 2 (default: {})",
+                  options.draft));
+}
+
+DraftOptions parse_drafts(const ModelOptions& options) {
+  const std::size_t colon = options.draft.find(':');
+  const std::string kind = options.draft.substr(0, colon);
+  DraftOptions drafts{.mtp = kind == "auto" || kind == "mtp",
+                      .ngram = kind == "auto" || kind == "ngram"};
+  if (!drafts.any() && (kind != "off" || colon != std::string::npos)) {
+    throw UsageError(
+        fmt::format("--draft: \"{}\" is not one of auto, mtp, ngram, off, or one of "
+                    "the first three with a number as in mtp:2",
+                    options.draft));
+  }
+  if (colon == std::string::npos) return drafts;
+  const std::string_view text = std::string_view(options.draft).substr(colon + 1);
+  int depth = 0;
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), depth);
+  if (result.ec != std::errc() || result.ptr != text.data() + text.size() || depth < 1 ||
+      depth > kMaxDrafts) {
+    throw UsageError(fmt::format("--draft: \"{}\" is not a number from 1 to {}", text, kMaxDrafts));
+  }
+  drafts.depth = depth;
+  return drafts;
 }
 
 ModelArgument take_model(const ModelOptions& options, const std::vector<std::string>& arguments) {
@@ -196,6 +228,8 @@ std::unique_ptr<Engine> open_engine(const std::string& model, const ModelOptions
   engine_options.precision = parse_precision(options);
   engine_options.kv_type = parse_kv_type(options);
   engine_options.context_length = options.context.value_or(0);
+  if (const DraftOptions drafts = parse_drafts(options); drafts.any())
+    engine_options.max_drafts = drafts.depth.value_or(kAutoDrafts);
   engine_options.reader.kind = reader_kind(options.reader);
   engine_options.cache_policy = options.cache_policy;
   engine_options.preload = options.preload;

@@ -9,7 +9,7 @@
 
 #include "cli/command_line.h"
 #include "cli/general_options.h"
-#include "engine/engine.h"
+#include "engine/decoder.h"
 
 namespace moeflux::cli {
 
@@ -25,6 +25,7 @@ struct ModelOptions {
   std::string reader = "auto";
   std::string cache_policy = std::string(kDefaultPolicy);
   std::string lookahead = "auto";
+  std::string draft = "off";  // where a command has the option
   bool preload = false, no_profile = false;
 };
 
@@ -33,6 +34,7 @@ void add_machine_options(Command& command,
                          ModelOptions& options);                      // -c, -t, --ram and streaming
 void add_precision_options(Command& command, ModelOptions& options);  // --precision, --kv
 void add_streaming_options(Command& command, ModelOptions& options);  // how experts are read
+void add_draft_option(Command& command, ModelOptions& options);       // --draft
 
 // A command takes its model with -m, or as the first argument if that is a directory or a
 // .safetensors file; else the model is $MOEFLUX_MODEL, else the bundled one.
@@ -49,7 +51,10 @@ std::string only_model(const ModelOptions& options, const std::vector<std::strin
 std::unique_ptr<Engine> open_engine(const std::string& model, const ModelOptions& options,
                                     const GeneralOptions& general);
 
-KvType parse_kv_type(const ModelOptions& options);  // throws UsageError
+KvType parse_kv_type(const ModelOptions& options);       // throws UsageError
+Precision parse_precision(const ModelOptions& options);  // throws UsageError
+int thread_count(const ModelOptions& options);           // 0: every core; throws UsageError
+DraftOptions parse_drafts(const ModelOptions& options);  // throws UsageError
 
 // Keeps what was learned for the next start; a remark when that is not possible.
 void save_profile(Engine& engine, const GeneralOptions& general);

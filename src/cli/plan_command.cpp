@@ -4,12 +4,14 @@
 
 #include "base/error.h"
 #include "base/memory_limits.h"
+#include "base/processors.h"
 #include "cli/commands.h"
 #include "cli/environment.h"
 #include "cli/general_options.h"
 #include "cli/model_options.h"
 #include "cli/plan_report.h"
 #include "engine/doctor.h"
+#include "engine/measure_kernels.h"
 #include "io/make_reader.h"
 
 namespace moeflux::cli {
@@ -52,13 +54,30 @@ double disk_speed(const std::string& path, const GeneralOptions& general) {
   }
 }
 
+std::uint64_t spare_memory() {
+  return usable_memory(read_memory_limits()) / 8;
+}
+
 double memory_speed(const std::optional<std::int64_t>& threads) {
-  const std::int64_t usable = std::max(describe_machine().cpu.n_usable, 1);
-  const auto n = static_cast<int>(std::clamp<std::int64_t>(threads.value_or(usable), 1, 1024));
+  const auto n =
+      static_cast<int>(std::clamp<std::int64_t>(threads.value_or(default_thread_count()), 1, 1024));
   MemoryMeasureOptions measure;
   measure.seconds = 0.2;
-  measure.bytes = std::min<std::uint64_t>(measure.bytes, usable_memory(read_memory_limits()) / 8);
+  measure.bytes = std::min<std::uint64_t>(measure.bytes, spare_memory());
   return measure_memory(n, measure).bytes_per_second;
+}
+
+// With the weights that most of a token's time goes into.
+double kernel_speed(const ModelDescription& model, const ModelOptions& options) {
+  const auto backend = make_cpu_backend({.cpu_isa = environment().cpu_isa.value_or(""),
+                                         .n_threads = thread_count(options),
+                                         .precision = parse_precision(options)});
+  const std::vector<ExpertBank>& experts = model.index.experts;
+  const StoredMatrix weights =
+      experts.empty() ? model.index.tensors.head : experts.front().gate.at(0);
+  KernelMeasureOptions measure;
+  measure.bytes = std::min<std::uint64_t>(measure.bytes, spare_memory());
+  return measure_kernels(*backend, weights.format, model.config.d_model, measure);
 }
 
 PlannedBudget evaluate(const std::string& name, const ModelConfig& config, const PlanReport& report,
@@ -88,6 +107,7 @@ PlanReport make_report(const Options& options, const std::string& path) {
       options.disk ? given_speed(*options.disk, "--disk") : disk_speed(path, options.general);
   report.speed.memory = options.memory ? given_speed(*options.memory, "--memory")
                                        : memory_speed(options.model.threads);
+  if (!options.memory) report.speed.kernels = kernel_speed(model, options.model);
 
   PlanOptions plan{.memory_bytes = budget_of(options.model),
                    .context_length = report.context_length,

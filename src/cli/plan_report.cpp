@@ -64,8 +64,7 @@ std::vector<Placement> placements(const PlanReport& report) {
       {"memory", "dense weights", plan.dense_bytes, ""},
       {"memory", "context", plan.context_bytes,
        fmt::format("{} tokens, {}", report.context_length, kv_type_name(report.kv_type))},
-      {"memory", "scratch", plan.scratch_bytes,
-       fmt::format("passes of {} tokens", plan.max_batch)},
+      {"memory", "scratch", plan.scratch_bytes, fmt::format("passes of {} tokens", plan.max_batch)},
       {"memory", "expert cache", plan.cache_bytes(),
        fmt::format("{} of {} experts", plan.n_slots, plan.max_slots)},
       {"drive", "routed experts", report.sizes.expert_bytes_total, ""}};
@@ -138,6 +137,7 @@ Json to_json(const PlanReport& report) {
             {"from_disk", forecast.disk_bytes_per_token}}},
           {"disk_gbps", report.speed.disk / 1e9},
           {"memory_gbps", report.speed.memory / 1e9},
+          {"kernel_gbps", report.speed.kernels / 1e9},
           {"speeds_measured", report.measured},
           {"expected_tok_s", number_json(forecast.typical.tokens_per_second())},
           {"expected_tok_s_serial", number_json(forecast.typical.serial_tokens_per_second())},
@@ -161,8 +161,12 @@ std::string to_text(const PlanReport& report, bool color) {
   line("a token reads", fmt::format("{}: {} of dense weights, {} of experts, {} of context",
                                     size_text(bytes.total()), size_text(bytes.dense),
                                     size_text(bytes.experts), size_text(bytes.context)));
-  line("speeds", fmt::format("drive {:.2f} GB/s, memory {:.1f} GB/s ({})", report.speed.disk / 1e9,
-                             report.speed.memory / 1e9, report.measured ? "measured" : "as given"));
+  const std::string kernels = report.speed.kernels > 0
+                                  ? fmt::format(", kernels {:.1f} GB/s", report.speed.kernels / 1e9)
+                                  : "";
+  line("speeds",
+       fmt::format("drive {:.2f} GB/s, memory {:.1f} GB/s{} ({})", report.speed.disk / 1e9,
+                   report.speed.memory / 1e9, kernels, report.measured ? "measured" : "as given"));
   text += "\nwhere things go\n";
   for (const Placement& each : placements(report)) {
     text += fmt::format("  {:<10}{:<16}{:>11}{}{}\n", each.where, each.what,
@@ -170,8 +174,10 @@ std::string to_text(const PlanReport& report, bool color) {
   }
   text += "\nwhat memory is worth\n" + budget_rows(report);
   text +=
-      "\nTok/s are upper bounds: reading and computing overlap perfectly, and memory is the limit\n"
-      "of computing. Hit rates are typical of a conversation about one topic, some thousand "
+      "\nTok/s are upper bounds: reading and computing overlap perfectly, and memory or the "
+      "kernels\n"
+      "are the limit of computing. Hit rates are typical of a conversation about one topic, some "
+      "thousand "
       "tokens\n"
       "long; mixed topics have less.\n";
   return text;

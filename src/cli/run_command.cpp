@@ -8,6 +8,7 @@
 #include "cli/general_options.h"
 #include "cli/interrupt.h"
 #include "cli/model_options.h"
+#include "cli/prefix_session.h"
 #include "cli/run_stats.h"
 #include "cli/sampling_options.h"
 #include "cli/text_input.h"
@@ -20,6 +21,7 @@ struct RunOptions {
   ModelOptions model;
   SamplingOptions sampling;
   ConversationOptions conversation;
+  PrefixOptions prefix;
   GeneralOptions general;
   std::optional<std::string> prompt, file;
   std::int64_t max_tokens = 0;
@@ -50,6 +52,7 @@ std::optional<std::string> find_prompt(const RunOptions& options,
 struct Prompt {
   std::vector<TokenId> tokens;
   bool opens_thought = false;
+  std::optional<ChatRequest> chat;  // of which it was made
 };
 
 Prompt encode_prompt(const Engine& engine, const RunOptions& options,
@@ -58,11 +61,30 @@ Prompt encode_prompt(const Engine& engine, const RunOptions& options,
   if (options.raw) {
     return {tokenizer.with_special_tokens(options.special ? tokenizer.encode_markup(*text)
                                                           : tokenizer.encode_data(*text)),
-            false};
+            false, std::nullopt};
   }
   const ChatRequest chat = make_conversation(options.conversation, text);
   const MarkedText rendered = engine.chat_template(has_tools(chat)).render(chat);
-  return {tokenizer.encode(rendered), opens_thought(rendered.text)};
+  return {tokenizer.encode(rendered), opens_thought(rendered.text), chat};
+}
+
+PrefixPoints prefix_points(const Engine& engine, const Prompt& prompt) {
+  if (!prompt.chat) return {.positions = {}, .answer_stays = true};  // a text may grow
+  return find_prefix_points(engine.chat_template(has_tools(*prompt.chat)), engine.tokenizer(),
+                            *prompt.chat, prompt.tokens);
+}
+
+// The answer as a client will send it back: without the thought.
+void read_ahead(Engine& engine, Session& session, PrefixSession& prefix, const Prompt& prompt,
+                const std::string& text) {
+  constexpr std::string_view kThoughtEnd = "</think>";
+  const std::size_t end = text.rfind(kThoughtEnd);
+  const std::string answer =
+      end == std::string::npos ? text : text.substr(end + kThoughtEnd.size());
+  prefix.read_ahead(session,
+                    next_turn_prefix(engine.chat_template(has_tools(*prompt.chat)),
+                                     engine.tokenizer(), *prompt.chat, answer),
+                    [] { return interrupted(); });
 }
 
 void check_combination(const RunOptions& options) {
@@ -78,6 +100,8 @@ void check_combination(const RunOptions& options) {
   }
   if (options.max_tokens < 0) throw UsageError("--predict must be 0 (no limit) or more", "run");
   parse_color(options.general.color);
+  parse_drafts(options.model);
+  check_prefix_options(options.prefix);
   SamplingParams params;
   apply_sampling(options.sampling, params);
 }
@@ -96,6 +120,7 @@ int run(const RunOptions& options, const std::vector<std::string>& arguments) {
   request.max_tokens = options.max_tokens;
   request.stop = options.stop;
   request.ignore_end = options.ignore_end;
+  request.drafts = parse_drafts(options.model);
   options.general.detail(fmt::format("{}: {} on {}, context {}, prompt {} tokens, seed {}", model,
                                      engine->config().family, engine->backend().name(),
                                      engine->context_length(), request.prompt.size(),
@@ -106,11 +131,15 @@ int run(const RunOptions& options, const std::vector<std::string>& arguments) {
   events.cancelled = [] { return interrupted(); };
   if (!options.json) events.on_text = [&](std::string_view piece) { printer.write(piece); };
   Session session = engine->new_session();
-  const GenerateResult result = generate(*engine, session, request, events);
+  PrefixSession prefix(*engine, options.prefix, options.conversation.messages.has_value());
+  const PrefixPoints points = prefix.is_on() ? prefix_points(*engine, prompt) : PrefixPoints();
+  const GenerateResult result = prefix.answer(session, request, points, events);
 
   save_profile(*engine, options.general);
   if (options.json) {
-    write_stdout(dump_json(result_json(*engine, request, result, options.stats)) + "\n");
+    Json json = result_json(*engine, request, result, options.stats);
+    prefix.add_to(json);
+    write_stdout(dump_json(json) + "\n");
   } else {
     printer.finish();
   }
@@ -118,7 +147,10 @@ int run(const RunOptions& options, const std::vector<std::string>& arguments) {
     options.general.note(fmt::format("the context of {} tokens is full (raise it with -c)",
                                      engine->context_length()));
   }
-  if (options.stats && !options.json) write_stderr(stats_text(*engine, result));
+  if (options.prefix.ahead && prompt.chat && result.reason == StopReason::EndToken)
+    read_ahead(*engine, session, prefix, prompt, result.text);
+  if (!prefix.warning().empty()) options.general.note(prefix.warning());
+  if (options.stats && !options.json) write_stderr(stats_text(*engine, result) + prefix.text());
   return result.reason == StopReason::Cancelled ? kInterrupted : kSuccess;
 }
 
@@ -146,6 +178,9 @@ void add_run_command(CommandLine& line) {
       .flag("--stats", options->stats, "speed, memory and what each layer read and waited for");
   add_model_option(command, options->model);
   add_machine_options(command, options->model);
+  options->model.draft = "auto";
+  add_draft_option(command, options->model);
+  add_prefix_options(command, options->prefix);
   add_sampling_options(command, options->sampling);
   add_general_options(command, options->general);
   command.example("run \"What is 12 + 30?\"")

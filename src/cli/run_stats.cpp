@@ -57,6 +57,27 @@ Json lookahead_json(const LookaheadGovernor& governor) {
           {"switches", report.switches}};
 }
 
+Json drafts_json(const Engine& engine, const GenerateResult& result) {
+  const DraftGovernor::Report report = engine.draft_governor().report();
+  return {{"passes", result.drafts.passes},
+          {"drafted", result.drafts.drafted},
+          {"accepted", result.drafts.accepted},
+          {"max_depth", engine.max_drafts()},
+          {"depth", report.depth},
+          {"on_trial", report.on_trial},
+          {"gain", report.gain},
+          {"switches", report.switches}};
+}
+
+std::string drafts_line(const Engine& engine, const GenerateResult& result) {
+  const DraftStats& drafts = result.drafts;
+  return fmt::format(
+      "{:<10}{} of {} accepted, {:.2f} tokens per pass; {}\n", "drafts", drafts.accepted,
+      drafts.drafted,
+      per(static_cast<double>(drafts.passes + drafts.accepted), static_cast<double>(drafts.passes)),
+      engine.draft_governor().describe());
+}
+
 std::string layer_line(const LayerActivity& layer, double n) {
   return fmt::format("{:<8}{:>8.2f}{:>8.2f}{:>12}{:>10.2f}{:>12.2f}\n", layer.name,
                      per(number(layer.hits), n), per(number(layer.misses), n),
@@ -105,6 +126,7 @@ Json result_json(const Engine& engine, const GenerateRequest& request, const Gen
   json["precision"] = precision_name(engine.precision());
   json["kv"] = kv_type_name(engine.kv_type());
   json["lookahead"] = lookahead_json(engine.governor());
+  json["drafts"] = drafts_json(engine, result);
   json["memory"] = {{"ceiling", engine.memory().ceiling()}};
   for (const auto& [tag, bytes] : engine.memory().by_tag()) json["memory"][tag] = bytes;
   return json;
@@ -139,6 +161,7 @@ std::string stats_text(const Engine& engine, const GenerateResult& result) {
     text += fmt::format("{:<10}made room {} times, grew back {} times\n", "", resizes.shrunk,
                         resizes.grown);
   }
+  if (result.drafts.drafted > 0) text += drafts_line(engine, result);
   if (!engine.experts().holds_all()) text += engine.governor().describe() + "\n";
   if (result.decode.tokens > 0) text += layer_table(result.decode);
   return text;

@@ -35,11 +35,13 @@ std::int64_t session_length(const EngineOptions& options, const ModelConfig& con
 }  // namespace
 
 Engine::Engine(const std::string& path, const EngineOptions& options)
-    : source_(open_source(path)),
+    : Engine(open_source(path), options) {}
+
+Engine::Engine(std::shared_ptr<const ModelSource> source, const EngineOptions& options)
+    : source_(std::move(source)),
       model_(describe_model(*source_)),
       context_length_(session_length(options, model_.config)),
       n_checkpoints_(options.n_checkpoints),
-      max_drafts_(options.max_drafts),
       budget_(memory_ceiling(options)),
       reader_options_(options.reader),
       precision_(options.precision),
@@ -56,16 +58,18 @@ Engine::Engine(const std::string& path, const EngineOptions& options)
                        .kv_type = kv_type_,
                        .n_sessions = options.n_sessions,
                        .n_checkpoints = n_checkpoints_,
-                       .max_drafts = max_drafts_,
+                       .max_drafts = options.max_drafts,
                        .max_batch = options.max_batch,
                        .reader_bytes = reader->info().memory_bytes});
   if (!plan_.fits()) {
     fail(Errc::OutOfMemory,
          "{}: needs at least {} of memory with a context of {} tokens, but only {} are allowed; "
          "allow more or shorten the context with -c",
-         path, format_bytes(plan_.floor_bytes()), context_length_, format_bytes(plan_.ceiling));
+         this->path(), format_bytes(plan_.floor_bytes()), context_length_,
+         format_bytes(plan_.ceiling));
   }
   governor_ = LookaheadGovernor::for_top_k(sizes_.top_k());
+  draft_governor_ = DraftGovernor(plan_.max_drafts);
 
   program_ = budget_.reserve("program", plan_.program_bytes);
   weights_ = std::make_unique<WeightStore>(*source_, model_.index.tensors, *reader, budget_,
@@ -177,11 +181,18 @@ void Engine::run(std::span<const Span> batch, ForwardObserver* observer) {
 }
 
 Session Engine::new_session() {
-  return Session(config(), {context_length_, kv_type_, n_checkpoints_, max_drafts_}, budget_);
+  return Session(config(), {context_length_, kv_type_, n_checkpoints_, plan_.max_drafts}, budget_);
 }
 
 std::vector<float> Engine::prefill(Session& session, std::span<const TokenId> tokens,
                                    const std::function<bool()>& cancelled) {
+  std::vector<float> logits(static_cast<std::size_t>(config().n_vocab));
+  prefill(session, tokens, logits, {cancelled, {}});
+  return logits;
+}
+
+void Engine::prefill(Session& session, std::span<const TokenId> tokens, std::span<float> logits,
+                     const PrefillHooks& hooks) {
   if (tokens.empty()) fail(Errc::BadInput, "the prompt is empty");
   const auto n_free = static_cast<std::size_t>(session.max_length() - session.length());
   if (tokens.size() > n_free) {
@@ -189,18 +200,17 @@ std::vector<float> Engine::prefill(Session& session, std::span<const TokenId> to
          "the prompt has {} tokens, but the context has room for {} of {} (raise it with -c)",
          tokens.size(), n_free, session.max_length());
   }
-  std::vector<float> logits(static_cast<std::size_t>(config().n_vocab));
   while (!tokens.empty()) {
-    if (cancelled && cancelled()) fail(Errc::Cancelled, "cancelled");
+    if (hooks.cancelled && hooks.cancelled()) fail(Errc::Cancelled, "cancelled");
     const std::size_t n = std::min(tokens.size(), static_cast<std::size_t>(forward_->max_tokens()));
     const Span span{.session = &session,
                     .tokens = tokens.first(n),
                     .logits_of = n == tokens.size() ? LogitsOf::LastToken : LogitsOf::None,
-                    .logits = logits.data()};
+                    .logits = logits.data(),
+                    .hidden = hooks.hidden ? hooks.hidden(static_cast<std::int64_t>(n)) : nullptr};
     run({&span, 1});
     tokens = tokens.subspan(n);
   }
-  return logits;
 }
 
 const Tokenizer& Engine::tokenizer() const {

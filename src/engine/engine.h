@@ -11,6 +11,7 @@
 #include "backends/timed_backend.h"
 #include "base/memory_budget.h"
 #include "base/memory_pressure.h"
+#include "engine/draft_governor.h"
 #include "engine/plan.h"
 #include "engine/profile_keeper.h"
 #include "experts/governor.h"
@@ -25,13 +26,13 @@
 namespace moeflux {
 
 struct EngineOptions {
-  int n_threads = 0;                // 0: every core this process may use
+  int n_threads = 0;                // 0: one per physical core this process may use
   std::int64_t context_length = 0;  // of a session; 0: the model's own, at most kDefaultContext
   std::uint64_t memory_bytes = 0;   // ceiling for everything; 0: what is free, less a reserve
   std::int64_t max_batch = 0;       // tokens per forward pass; 0: as many as pay
   int n_sessions = 1;               // that may be alive at the same time
   int n_checkpoints = 0;            // positions a session can go back to, see session.h
-  int max_drafts = 0;               // tokens of a pass that a session can take back
+  int max_drafts = 0;               // tokens of a pass that a session can take back; kAutoDrafts
   Precision precision = Precision::Fine;
   KvType kv_type = KvType::F32;  // of keys and values in a session
   std::string cpu_isa = {};      // force an instruction set: "scalar", "avx2", ...; empty: the best
@@ -59,6 +60,7 @@ class Engine {
  public:
   // Throws Error: what is unsupported, damaged or too large is refused here, by name.
   Engine(const std::string& path, const EngineOptions& options);
+  Engine(std::shared_ptr<const ModelSource> source, const EngineOptions& options);
 
   const std::string& path() const { return source_->path(); }
   const ModelSource& source() const { return *source_; }
@@ -66,9 +68,13 @@ class Engine {
   const ModelDescription& description() const { return model_; }
   std::int64_t context_length() const { return context_length_; }
   const MemoryBudget& memory() const { return budget_; }
+  MemoryBudget& budget() { return budget_; }
   const ExpertStreamer& experts() const { return *experts_; }
   ExpertStreamer& experts() { return *experts_; }
   const LookaheadGovernor& governor() const { return governor_; }
+  int max_drafts() const { return plan_.max_drafts; }
+  DraftGovernor& draft_governor() { return draft_governor_; }
+  const DraftGovernor& draft_governor() const { return draft_governor_; }
   const CacheResizes& cache_resizes() const { return resizes_; }
   const MemoryPlan& plan() const { return plan_; }
   Precision precision() const { return precision_; }
@@ -102,8 +108,13 @@ class Engine {
   void save_profile();
   const std::string& profile_warning() const;  // why an old profile was not used; empty: it was
 
-  // Feeds tokens in passes of at most max_batch, and returns the logits after the last one:
-  // [n_vocab]. `cancelled`, when given, is asked between passes; true throws Error(Cancelled).
+  struct PrefillHooks {
+    std::function<bool()> cancelled;             // asked between passes; true throws Cancelled
+    std::function<float*(std::int64_t)> hidden;  // where a pass of n tokens leaves its hidden rows
+  };
+  // Feeds tokens in passes of at most max_batch; `logits`, [n_vocab], are those after the last one.
+  void prefill(Session& session, std::span<const TokenId> tokens, std::span<float> logits,
+               const PrefillHooks& hooks);
   std::vector<float> prefill(Session& session, std::span<const TokenId> tokens,
                              const std::function<bool()>& cancelled = {});
 
@@ -116,7 +127,7 @@ class Engine {
   std::shared_ptr<const ModelSource> source_;
   ModelDescription model_;
   std::int64_t context_length_;
-  int n_checkpoints_, max_drafts_;
+  int n_checkpoints_;
   MemoryBudget budget_;
   ReaderOptions reader_options_;
   Precision precision_;
@@ -131,6 +142,7 @@ class Engine {
   std::unique_ptr<Forward> forward_;
   std::optional<int> fixed_lookahead_;
   LookaheadGovernor governor_;
+  DraftGovernor draft_governor_;
   std::optional<MemoryPressureMonitor> pressure_;
   CacheResizes resizes_;
   std::unique_ptr<Tokenizer> tokenizer_;

@@ -70,8 +70,10 @@ class TextMeter {
 
   void run_mtp(std::span<const TokenId> ids, Perplexity& total) {
     for_each_chunk(ids.size() - 2, [&](std::size_t begin, std::size_t n) {
-      engine_.forward().run_mtp(session_, &hidden_[begin * static_cast<std::size_t>(d_model_)],
-                                ids.subspan(begin + 1, n), logits_.data());
+      engine_.forward().run_mtp({.session = &session_,
+                                 .hidden = &hidden_[begin * static_cast<std::size_t>(d_model_)],
+                                 .tokens = ids.subspan(begin + 1, n),
+                                 .logits = logits_.data()});
       for (std::size_t i = 0; i < n; ++i) {
         const TokenId draft =
             most_likely(&logits_[i * static_cast<std::size_t>(n_vocab_)], n_vocab_);
@@ -191,7 +193,7 @@ std::vector<AnswerCase> read_answers(const std::string& path, std::int64_t limit
 }
 
 AnswerOutcome check_answer(Engine& engine, Session& session, const AnswerCase& answer,
-                           const std::function<bool()>& cancelled) {
+                           const AnswerOptions& options) {
   ChatRequest chat;
   chat.messages = answer.messages;
   chat.tools = answer.tools;
@@ -201,15 +203,19 @@ AnswerOutcome check_answer(Engine& engine, Session& session, const AnswerCase& a
   request.prompt = engine.tokenizer().encode(engine.chat_template(with_tools).render(chat));
   request.sampling.temperature = 0;
   request.max_tokens = kAnswerTokens;
+  request.drafts = options.drafts;
 
   session.reset();
   const GenerateResult result =
-      generate(engine, session, request, {.on_text = {}, .cancelled = cancelled});
+      generate(engine, session, request, {.on_text = {}, .cancelled = options.cancelled});
   if (result.reason == StopReason::Cancelled) fail(Errc::Cancelled, "cancelled");
   AnswerOutcome outcome;
   outcome.same_prompt = request.prompt == answer.prompt_ids;
   outcome.same_answer = result.tokens == answer.greedy_ids;
   outcome.text = engine.tokenizer().decode(result.tokens);
+  outcome.drafts = result.drafts;
+  outcome.n_tokens = result.tokens.size();
+  outcome.decode_seconds = result.decode_seconds;
   // The reference's own judgement counts for its own answer: not every question has one right text.
   outcome.right =
       outcome.same_answer ? answer.reference_right : final_answer(outcome.text) == answer.want;

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/engine.h"
+#include "engine/decoder.h"
 
 namespace moeflux {
 
@@ -61,12 +61,19 @@ struct AnswerOutcome {
   bool same_answer = false;  // our greedy tokens are greedy_ids
   bool right = false;
   std::string text;  // our answer, special tokens shown
+  DraftStats drafts;
+  std::size_t n_tokens = 0;
+  double decode_seconds = 0;
 };
 
 // Answers greedily, at most kAnswerTokens tokens, from the case's messages. Throws Error(Cancelled)
-// when `cancelled` says so.
+// when options.cancelled says so.
 inline constexpr std::int64_t kAnswerTokens = 160;
+struct AnswerOptions {
+  DraftOptions drafts = {};
+  std::function<bool()> cancelled = {};
+};
 AnswerOutcome check_answer(Engine& engine, Session& session, const AnswerCase& answer,
-                           const std::function<bool()>& cancelled = {});
+                           const AnswerOptions& options = {});
 
 }  // namespace moeflux

@@ -4,9 +4,8 @@
 #include <chrono>
 
 #include "base/error.h"
+#include "engine/text_output.h"
 #include "runtime/sampler.h"
-#include "text/stop_strings.h"
-#include "text/stream_decoder.h"
 
 namespace moeflux {
 namespace {
@@ -19,44 +18,6 @@ class Timer {
 
  private:
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
-
-// Collects the answer's text and passes it on.
-class TextOutput {
- public:
-  TextOutput(const Tokenizer& tokenizer, const GenerateRequest& request,
-             const GenerateEvents& events, GenerateResult& result)
-      : decoder_(tokenizer, /*skip_special=*/true),
-        stops_(request.stop),
-        events_(events),
-        result_(result) {}
-
-  bool feed(TokenId token) {  // false when a stop string is complete
-    const StopMatcher::Output output = stops_.feed(decoder_.feed(token));
-    emit(output.text);
-    return !output.stopped_by.has_value();
-  }
-
-  // Returns false when the very last characters completed a stop string.
-  bool finish() {
-    const StopMatcher::Output output = stops_.feed(decoder_.finish());
-    emit(output.text);
-    if (output.stopped_by.has_value()) return false;
-    emit(stops_.finish());
-    return true;
-  }
-
- private:
-  void emit(const std::string& text) {
-    if (text.empty()) return;
-    result_.text += text;
-    if (events_.on_text) events_.on_text(text);
-  }
-
-  StreamDecoder decoder_;
-  StopMatcher stops_;
-  const GenerateEvents& events_;
-  GenerateResult& result_;
 };
 
 }  // namespace
@@ -81,8 +42,12 @@ GenerateResult generate(Engine& engine, Session& session, const GenerateRequest&
                         const GenerateEvents& events) {
   request.sampling.validate();
   GenerateResult result;
-  result.n_prompt = static_cast<std::int64_t>(request.prompt.size());
-  TextOutput output(engine.tokenizer(), request, events, result);
+  TextOutput text(engine.tokenizer(), request.stop);
+  const auto emit = [&](const StopMatcher::Output& output) {  // false: a stop string is complete
+    result.text += output.text;
+    if (events.on_text && !output.text.empty()) events.on_text(output.text);
+    return !output.stopped_by.has_value();
+  };
   const auto is_end = [&](TokenId token) {
     const auto& ends = engine.stop_tokens();
     return !request.ignore_end && std::find(ends.begin(), ends.end(), token) != ends.end();
@@ -90,9 +55,15 @@ GenerateResult generate(Engine& engine, Session& session, const GenerateRequest&
 
   const Activity before = activity_of(engine);
   const Timer prefill_time;
-  std::vector<float> logits;
+  Decoder decoder(engine, session, request.drafts);
+  std::span<const float> logits;
   try {
-    logits = engine.prefill(session, request.prompt, events.cancelled);
+    const auto feed = [&](std::span<const TokenId> piece) {
+      logits = decoder.prefill(piece, events.cancelled);
+      result.n_prompt += std::ssize(piece);
+      if (events.feed_prompt) decoder.catch_up();  // the session may be kept as it is now
+    };
+    events.feed_prompt ? events.feed_prompt(request.prompt, feed) : feed(request.prompt);
   } catch (const Error& error) {
     if (error.code() != Errc::Cancelled) throw;
     result.reason = StopReason::Cancelled;
@@ -120,7 +91,7 @@ GenerateResult generate(Engine& engine, Session& session, const GenerateRequest&
       break;
     }
     result.tokens.push_back(token);
-    if (!output.feed(token)) {
+    if (!emit(text.feed(token))) {
       result.reason = StopReason::StopString;
       break;
     }
@@ -129,7 +100,7 @@ GenerateResult generate(Engine& engine, Session& session, const GenerateRequest&
       result.reason = StopReason::MaxTokens;
       break;
     }
-    if (session.length() == session.max_length()) {
+    if (decoder.length() == session.max_length()) {
       result.reason = StopReason::ContextFull;
       break;
     }
@@ -137,13 +108,14 @@ GenerateResult generate(Engine& engine, Session& session, const GenerateRequest&
       result.reason = StopReason::Cancelled;
       break;
     }
-    const Span span{.session = &session, .tokens = {&token, 1}, .logits = logits.data()};
-    engine.run({&span, 1});
+    logits = decoder.advance(token);
   }
-  if (result.reason != StopReason::StopString && !output.finish())
+  decoder.settle();
+  if (result.reason != StopReason::StopString && !emit(text.finish()))
     result.reason = StopReason::StopString;
   result.decode_seconds = decode_time.seconds();
   result.decode = activity_of(engine) - between;
+  result.drafts = decoder.stats();
   return result;
 }
 

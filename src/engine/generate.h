@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/activity.h"
+#include "engine/decoder.h"
 #include "engine/engine.h"
 #include "runtime/sampling_params.h"
 
@@ -20,11 +21,17 @@ struct GenerateRequest {
   std::int64_t max_tokens = 0;    // 0: as many as the context holds
   std::vector<std::string> stop;  // texts that end the answer; not part of it
   bool ignore_end = false;        // go on past the model's own end tokens
+  DraftOptions drafts = {};       // changes the time an answer takes, never the answer
 };
+
+using FeedTokens = std::function<void(std::span<const TokenId>)>;
 
 struct GenerateEvents {
   std::function<void(std::string_view)> on_text;  // text to show, in order
   std::function<bool()> cancelled;                // asked before every pass
+  // Reads the prompt in generate()'s stead: brings the session to a beginning of it and gives the
+  // rest to `feed`, in pieces, all of it. Empty: the whole prompt is read in one piece.
+  std::function<void(std::span<const TokenId> prompt, const FeedTokens& feed)> feed_prompt = {};
 };
 
 enum class StopReason { EndToken, StopString, MaxTokens, ContextFull, Cancelled };
@@ -35,10 +42,11 @@ struct GenerateResult {
   std::vector<TokenId> tokens;  // without the end token
   std::string text;             // special tokens left out
   StopReason reason = StopReason::EndToken;
-  std::int64_t n_prompt = 0;
+  std::int64_t n_prompt = 0;  // tokens of it that were read
   double prefill_seconds = 0;
   double decode_seconds = 0;
   Activity prefill, decode;
+  DraftStats drafts;
 };
 
 // The session may hold a beginning already; the prompt is appended to it.

@@ -40,8 +40,10 @@ double TokenTime::serial_tokens_per_second() const {
 
 TokenTime token_time(const TokenBytes& bytes, double hit_rate, const MachineSpeed& speed) {
   const double missed = (1 - std::clamp(hit_rate, 0.0, 1.0)) * bytes.experts;
+  const double kernels =
+      speed.kernels > 0 ? seconds(bytes.dense + bytes.experts, speed.kernels) : 0;
   return {.disk = seconds(missed, speed.disk),
-          .memory = seconds(bytes.total() + missed, speed.memory)};
+          .memory = std::max(seconds(bytes.total() + missed, speed.memory), kernels)};
 }
 
 double uniform_hit_rate(const ExpertCounts& experts) {

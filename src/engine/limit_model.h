@@ -1,11 +1,12 @@
-// How fast a model can be, from bytes and speeds alone: no kernel, no file, no clock.
+// How fast a model can be, from bytes and speeds alone: no file, no clock.
 //
 // A token reads the dense weights and the experts its routers choose. What the cache does not hold
 // comes from the drive. With t_disk the time the drive needs for the misses and t_memory the time
 // memory needs for everything, tokens follow each other
 //   every t_disk + t_memory, when reading and computing take turns, and
 //   every max(t_disk, t_memory), when they overlap perfectly: no engine can be faster.
-// Kernels that do not keep up with memory, and waiting for single reads, cost extra.
+// Where kernels do not keep up with memory, theirs is the speed that counts. Waiting for single
+// reads costs extra.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +23,12 @@ struct TokenBytes {
 struct MachineSpeed {  // bytes per second
   double disk = 0;
   double memory = 0;
+  double kernels = 0;  // of weights multiplied; 0: not known, and not the limit
 };
 
 struct TokenTime {  // seconds; infinite where a speed is 0 and something must be read
   double disk = 0;
-  double memory = 0;
+  double memory = 0;                        // or what the kernels take, if that is more
   double tokens_per_second() const;         // overlapped: the bound
   double serial_tokens_per_second() const;  // taking turns
   bool disk_bound() const { return disk > memory; }

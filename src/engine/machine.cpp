@@ -10,6 +10,7 @@
 
 #include "base/cpu_features.h"
 #include "base/file.h"
+#include "base/processors.h"
 #include "base/system_file.h"
 
 namespace moeflux {
@@ -17,20 +18,8 @@ namespace {
 
 constexpr int kMaxProcessors = 4096;
 
-// How many numbers "0-3,8" lists.
-int count_listed(std::string_view list) {
-  std::uint64_t count = 0;
-  while (!list.empty()) {
-    const std::size_t comma = std::min(list.find(','), list.size());
-    const std::string_view range = list.substr(0, comma);
-    const std::size_t dash = range.find('-');
-    const auto first = parse_number(range.substr(0, dash));
-    const auto last = dash == std::string_view::npos ? first : parse_number(range.substr(dash + 1));
-    if (!first || !last || *last < *first || *last > 1u << 20) return 0;
-    count += *last - *first + 1;
-    list.remove_prefix(std::min(comma + 1, list.size()));
-  }
-  return static_cast<int>(std::min<std::uint64_t>(count, 1u << 20));
+int count_listed(const std::string& root, std::string_view path) {
+  return static_cast<int>(parse_processor_list(read_system_line(under_root(root, path))).size());
 }
 
 std::uint64_t parse_cache_size(std::string_view text) {  // "32768K"
@@ -70,30 +59,6 @@ std::uint64_t last_level_cache(const std::string& root) {
   return 0;
 }
 
-// Processors that the tightest group allows at a time; 0: no limit.
-double cpu_quota(const std::string& root) {
-  const Cgroup cgroup = find_cgroup("cpu", root);
-  double tightest = 0;
-  for (const std::string& directory : cgroup.directories) {
-    std::optional<std::uint64_t> quota, period;
-    if (cgroup.version == 2) {  // "150000 100000" or "max 100000"
-      const std::string line = read_system_line(directory + "/cpu.max");
-      const std::vector<std::string_view> words = split_words(line);
-      if (words.size() == 2) {
-        quota = parse_number(words[0]);
-        period = parse_number(words[1]);
-      }
-    } else {
-      quota = read_system_number(directory + "/cpu.cfs_quota_us");  // -1: no limit
-      period = read_system_number(directory + "/cpu.cfs_period_us");
-    }
-    if (!quota || !period || *quota == 0 || *period == 0) continue;
-    const double processors = static_cast<double>(*quota) / static_cast<double>(*period);
-    tightest = tightest > 0 ? std::min(tightest, processors) : processors;
-  }
-  return tightest;
-}
-
 int usable_processors() {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -104,12 +69,11 @@ CpuDescription describe_cpu(const std::string& root) {
   CpuDescription cpu;
   cpu.name = cpu_model_name();
   cpu.features = describe(cpu_features());
-  cpu.n_threads =
-      count_listed(read_system_line(under_root(root, "/sys/devices/system/cpu/online")));
+  cpu.n_threads = count_listed(root, "/sys/devices/system/cpu/online");
   count_processors(root, cpu);
   cpu.n_usable = usable_processors();
-  cpu.quota = cpu_quota(root);
-  cpu.n_nodes = count_listed(read_system_line(under_root(root, "/sys/devices/system/node/online")));
+  cpu.quota = processor_quota(root);
+  cpu.n_nodes = count_listed(root, "/sys/devices/system/node/online");
   cpu.l3_bytes = last_level_cache(root);
   cpu.governor =
       read_system_line(under_root(root, "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"));

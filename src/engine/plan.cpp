@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "base/file.h"
+#include "engine/decoder.h"
 #include "runtime/session.h"
 #include "runtime/weight_store.h"
 #include "runtime/workspace_size.h"
@@ -104,6 +105,9 @@ MemoryPlan plan_with_batch(const ModelConfig& config, const ModelSizes& sizes,
                                                       .max_drafts = options.max_drafts});
   plan.max_batch = std::min(max_batch, options.context_length * options.n_sessions);
   plan.scratch_bytes = workspace_floats(config, plan.max_batch) * sizeof(float);
+  plan.max_drafts = options.max_drafts;
+  plan.draft_bytes = static_cast<std::uint64_t>(options.n_sessions) *
+                     Decoder::bytes_needed(config, plan.max_batch, options.max_drafts);
   plan.reader_bytes = options.reader_bytes;
   plan.program_bytes = sizes.program_bytes;
   plan.slot_bytes = sizes.slot_bytes;
@@ -111,22 +115,44 @@ MemoryPlan plan_with_batch(const ModelConfig& config, const ModelSizes& sizes,
   const auto top_k = static_cast<std::uint64_t>(sizes.top_k());
   plan.min_slots = std::min(std::max(options.min_slots, top_k), plan.max_slots);
   const std::uint64_t fixed = plan.fixed_bytes();
+  plan.floor_fixed_bytes = fixed;
   const std::uint64_t left = plan.ceiling > fixed ? plan.ceiling - fixed : 0;
   const std::uint64_t fitting = plan.slot_bytes > 0 ? left / plan.slot_bytes : 0;
   plan.n_slots = std::clamp(fitting, plan.min_slots, plan.max_slots);
   return plan;
 }
 
-}  // namespace
+// Scratch of longer passes and copies of states take room from the cache. Where experts stream
+// anyway a small share of the memory is well spent; experts that could all be resident stay so.
+bool easily_found(const MemoryPlan& plan, const MemoryPlan& least, std::uint64_t share) {
+  const bool evicts = least.n_slots == least.max_slots && plan.n_slots < plan.max_slots;
+  return plan.fits() && !evicts && plan.fixed_bytes() - least.fixed_bytes() <= plan.ceiling / share;
+}
 
-MemoryPlan plan_memory(const ModelConfig& config, const ModelSizes& sizes,
+MemoryPlan plan_passes(const ModelConfig& config, const ModelSizes& sizes,
                        const PlanOptions& options) {
   if (options.max_batch > 0) return plan_with_batch(config, sizes, options, options.max_batch);
   const MemoryPlan least = plan_with_batch(config, sizes, options, kFewestTokensPerPass);
   for (std::int64_t n = kMostTokensPerPass; n > kFewestTokensPerPass; n /= 2) {
-    const MemoryPlan plan = plan_with_batch(config, sizes, options, n);
-    const bool evicts = least.n_slots == least.max_slots && plan.n_slots < plan.max_slots;
-    if (plan.fits() && plan.scratch_bytes <= plan.ceiling / kScratchShare && !evicts) return plan;
+    MemoryPlan plan = plan_with_batch(config, sizes, options, n);
+    plan.floor_fixed_bytes = least.floor_fixed_bytes;
+    if (easily_found(plan, least, kScratchShare)) return plan;
+  }
+  return least;
+}
+
+}  // namespace
+
+MemoryPlan plan_memory(const ModelConfig& config, const ModelSizes& sizes,
+                       const PlanOptions& options) {
+  if (options.max_drafts != kAutoDrafts) return plan_passes(config, sizes, options);
+  PlanOptions tried = options;
+  tried.max_drafts = 0;
+  const MemoryPlan least = plan_passes(config, sizes, tried);
+  for (tried.max_drafts = kMostDrafts; tried.max_drafts > 0; --tried.max_drafts) {
+    MemoryPlan plan = plan_passes(config, sizes, tried);
+    plan.floor_fixed_bytes = least.floor_fixed_bytes;
+    if (plan.max_batch == least.max_batch && easily_found(plan, least, kDraftShare)) return plan;
   }
   return least;
 }

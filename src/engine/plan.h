@@ -44,13 +44,15 @@ struct ModelSizes {
 ModelSizes measure_sizes(const ModelSource& source, const ModelDescription& model,
                          std::uint64_t slot_bytes);
 
+inline constexpr int kAutoDrafts = -1;  // some, where memory for them is easily found
+
 struct PlanOptions {
   std::uint64_t memory_bytes = 0;   // the ceiling
   std::int64_t context_length = 0;  // positions of a session
   KvType kv_type = KvType::F32;     // of keys and values
   int n_sessions = 1;               // alive at the same time
   int n_checkpoints = 0;            // of each
-  int max_drafts = 0;               // tokens of a pass that a session can take back
+  int max_drafts = 0;               // tokens of a pass that a session can take back; kAutoDrafts
   std::int64_t max_batch = 0;       // tokens per forward pass; 0: as many as pay
   std::uint64_t min_slots = 0;      // experts that must be in memory at once; 0: top_k
   std::uint64_t reader_bytes = 0;   // buffers of the reader
@@ -62,21 +64,25 @@ struct MemoryPlan {
   std::uint64_t context_bytes = 0;  // keys, values and recurrent state
   std::int64_t max_batch = 0;       // tokens per forward pass
   std::uint64_t scratch_bytes = 0;  // of such a pass
+  int max_drafts = 0;
+  std::uint64_t draft_bytes = 0;  // to make them; the states to go back to are context
   std::uint64_t reader_bytes = 0;
   std::uint64_t program_bytes = 0;
   std::uint64_t slot_bytes = 0;
   std::uint64_t min_slots = 0;
   std::uint64_t max_slots = 0;  // one for every expert
   std::uint64_t n_slots = 0;    // that the ceiling leaves room for; below the floor min_slots
+  std::uint64_t floor_fixed_bytes = 0;
 
   std::uint64_t fixed_bytes() const {
-    return dense_bytes + context_bytes + scratch_bytes + reader_bytes + program_bytes;
+    return dense_bytes + context_bytes + scratch_bytes + draft_bytes + reader_bytes + program_bytes;
   }
-  std::uint64_t floor_bytes() const { return fixed_bytes() + min_slots * slot_bytes; }
-  std::uint64_t all_bytes() const { return fixed_bytes() + max_slots * slot_bytes; }
+  // With the shortest passes and no drafts, where the plan was free to choose.
+  std::uint64_t floor_bytes() const { return floor_fixed_bytes + min_slots * slot_bytes; }
+  std::uint64_t all_bytes() const { return floor_fixed_bytes + max_slots * slot_bytes; }
   std::uint64_t cache_bytes() const { return n_slots * slot_bytes; }
   std::uint64_t used_bytes() const { return fixed_bytes() + cache_bytes(); }
-  bool fits() const { return ceiling >= floor_bytes(); }
+  bool fits() const { return ceiling >= fixed_bytes() + min_slots * slot_bytes; }
 };
 
 // A pass over many tokens reads and unpacks every expert once for all of them, but its scratch
@@ -84,6 +90,8 @@ struct MemoryPlan {
 // less where that would keep experts from being all resident.
 inline constexpr std::int64_t kFewestTokensPerPass = 128, kMostTokensPerPass = 4096;
 inline constexpr std::uint64_t kScratchShare = 16;  // a sixteenth
+inline constexpr int kMostDrafts = 2;               // further ones are rarely right
+inline constexpr std::uint64_t kDraftShare = 32;
 
 // Depends on nothing but its arguments.
 MemoryPlan plan_memory(const ModelConfig& config, const ModelSizes& sizes,

@@ -278,10 +278,11 @@ class Verifier {
       const std::int64_t n = std::min(chunk, n_tokens() - 1 - begin);
       if (options_.on_layer) options_.on_layer();
       engine_.forward().run_mtp(
-          session_, final_.data() + begin * d_,
-          std::span<const TokenId>(ids_).subspan(static_cast<std::size_t>(begin + 1),
-                                                 static_cast<std::size_t>(n)),
-          ours.data() + begin * n_vocab_);
+          {.session = &session_,
+           .hidden = final_.data() + begin * d_,
+           .tokens = std::span<const TokenId>(ids_).subspan(static_cast<std::size_t>(begin + 1),
+                                                            static_cast<std::size_t>(n)),
+           .logits = ours.data() + begin * n_vocab_});
     }
     check_values("mtp", ours, golden);
   }

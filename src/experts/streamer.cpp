@@ -203,7 +203,7 @@ ExpertStreamer::Request::Request(ExpertStreamer* streamer, int bank,
       ready_.push_back({i, slot});
     } else {
       s.n_awaited_ += purpose != Purpose::Demand;
-      reading_.push_back({i, slot});
+      reading_.push_back({i, slot, /*joined=*/true});
     }
   }
   for (int i = 0; i < static_cast<int>(experts.size()); ++i) s.cache_.use(key(i));
@@ -239,7 +239,13 @@ void ExpertStreamer::Request::sort_out_reading() {
         ready_.push_back(item);
         return true;
       default:
-        error = s.transfer(item.slot).why;
+        // A read that was started for a guess, or for a pass that has failed since, is not this
+        // request's failure: it tries by itself.
+        if (item.joined) {
+          waiting_.push_back(item.index);
+        } else {
+          error = s.transfer(item.slot).why;
+        }
         s.cache_.unpin(item.slot);
         return true;
     }

@@ -90,8 +90,9 @@ class ExpertStreamer {
    private:
     friend class ExpertStreamer;
     struct Item {
-      int index;  // into experts_
-      int slot;   // pinned
+      int index;            // into experts_
+      int slot;             // pinned
+      bool joined = false;  // somebody else had it read
     };
     Request(ExpertStreamer* streamer, int bank, std::span<const std::int32_t> experts);
 

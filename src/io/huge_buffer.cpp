@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "base/error.h"
+#include "base/processors.h"
 
 namespace moeflux {
 namespace {
@@ -30,6 +31,7 @@ HugeBuffer::HugeBuffer(std::size_t bytes) : size_(bytes) {
   data_ = static_cast<std::byte*>(std::align(kHugePage, bytes, memory, space));
   // Only advice: without huge pages reads are slower, not wrong.
   static_cast<void>(::madvise(data_, bytes, MADV_HUGEPAGE));
+  spread_over_memory_nodes(data_, bytes);
 }
 
 HugeBuffer::~HugeBuffer() {

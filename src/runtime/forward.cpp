@@ -72,11 +72,9 @@ void Forward::run(std::span<const Span> batch, ForwardObserver* observer) {
     const auto n_span = static_cast<std::int64_t>(span.tokens.size());
     const float* rows = h + row * d;
     if (span.hidden != nullptr) std::copy_n(rows, n_span * d, span.hidden);
-    if (span.logits_of == LogitsOf::EveryToken) head(rows, n_span, span.logits);
-    if (span.logits_of == LogitsOf::LastToken && n_span > 0)
-      head(rows + (n_span - 1) * d, 1, span.logits);
     row += n_span;
   }
+  head(batch, h, x);
   for (const Span& span : batch) span.session->commit(span.tokens);
 }
 
@@ -92,9 +90,8 @@ void Forward::layer(const LayerSpec& spec, const LayerTensors<Resident>& tensors
   norm(x, tensors.mixer_norm, n, h);
   std::visit(
       [&](const auto& mixer_spec, const auto& mixer_tensors) {
-        if constexpr (requires { mix(mixer_spec, mixer_tensors, rows[0], h, y); }) {
-          for (const Rows& r : rows)
-            mix(mixer_spec, mixer_tensors, r, h + r.first * d, y + r.first * d);
+        if constexpr (requires { mix(mixer_spec, mixer_tensors, MixerRows{rows, n, h, y}); }) {
+          mix(mixer_spec, mixer_tensors, MixerRows{rows, n, h, y});
         } else {
           MOEFLUX_ASSERT(!"the tensors of a layer are those of another mixer");
         }
@@ -115,13 +112,13 @@ void Forward::layer(const LayerSpec& spec, const LayerTensors<Resident>& tensors
   backend_.add({y, x, n * d});
 }
 
-void Forward::run_mtp(Session& session, const float* hidden, std::span<const std::int32_t> tokens,
-                      float* logits, float* out_hidden) {
+void Forward::run_mtp(const MtpSpan& span) {
   MOEFLUX_ASSERT(config_.mtp.has_value());
-  const auto n = static_cast<std::int64_t>(tokens.size());
+  Session& session = *span.session;
+  const auto n = static_cast<std::int64_t>(span.tokens.size());
   if (n == 0) return;
   MOEFLUX_ASSERT(n <= max_tokens_ && session.mtp_length() + n <= session.max_length());
-  check_tokens(tokens);
+  check_tokens(span.tokens);
   observer_ = nullptr;
   layer_index_ = config_.n_layers();
 
@@ -130,9 +127,9 @@ void Forward::run_mtp(Session& session, const float* hidden, std::span<const std
   Workspace::Frame frame(workspace_);
   float* embedded = frame.floats(n * d);
   float* pair = frame.floats(n * 2 * d);  // [embedding | hidden]
-  backend_.embed({tensors_.embed, tokens, embedded});
+  backend_.embed({tensors_.embed, span.tokens, embedded});
   backend_.rms_norm({embedded, d, t.embed_norm, config_.norm_eps, n, d, pair, 2 * d});
-  backend_.rms_norm({hidden, d, t.hidden_norm, config_.norm_eps, n, d, pair + d, 2 * d});
+  backend_.rms_norm({span.hidden, d, t.hidden_norm, config_.norm_eps, n, d, pair + d, 2 * d});
   float* x = embedded;
   backend_.matmul({t.fc, pair, 2 * d, n, x, d});
 
@@ -140,8 +137,8 @@ void Forward::run_mtp(Session& session, const float* hidden, std::span<const std
   layer(*config_.mtp, t.layer, {&rows, 1}, x, n);
   float* h = frame.floats(n * d);
   norm(x, t.final_norm, n, h);
-  if (out_hidden != nullptr) std::copy_n(h, n * d, out_hidden);
-  if (logits != nullptr) head(h, n, logits);
+  if (span.out_hidden != nullptr) std::copy_n(h, n * d, span.out_hidden);
+  head(h, n, span.logits_of, span.logits);
   session.commit_mtp(n);
 }
 
@@ -150,7 +147,38 @@ void Forward::norm(const float* x, const float* weight, std::int64_t n, float* o
   backend_.rms_norm({x, d, weight, config_.norm_eps, n, d, out, d});
 }
 
-void Forward::head(const float* h, std::int64_t n, float* logits) {
+// Rows of several sessions whose logits lie side by side are one product: the head is read once.
+void Forward::head(std::span<const Span> batch, const float* h, float* gathered) {
+  const std::int64_t d = config_.d_model;
+  float* logits = nullptr;  // of the first gathered row
+  std::int64_t n_gathered = 0;
+  const auto flush = [&] {
+    head(gathered, n_gathered, LogitsOf::EveryToken, logits);
+    n_gathered = 0;
+  };
+  for (const Span& span : batch) {
+    const auto n = static_cast<std::int64_t>(span.tokens.size());
+    const std::int64_t n_wanted = span.logits_of == LogitsOf::EveryToken ? n
+                                  : span.logits_of == LogitsOf::LastToken
+                                      ? std::min<std::int64_t>(n, 1)
+                                      : 0;
+    if (n_wanted > 0) {
+      if (logits + n_gathered * config_.n_vocab != span.logits) flush();
+      if (n_gathered == 0) logits = span.logits;
+      std::copy_n(h + (n - n_wanted) * d, n_wanted * d, gathered + n_gathered * d);
+      n_gathered += n_wanted;
+    }
+    h += n * d;
+  }
+  flush();
+}
+
+void Forward::head(const float* h, std::int64_t n, LogitsOf logits_of, float* logits) {
+  if (n == 0 || logits_of == LogitsOf::None) return;
+  if (logits_of == LogitsOf::LastToken) {
+    h += (n - 1) * config_.d_model;
+    n = 1;
+  }
   backend_.matmul({tensors_.head, h, config_.d_model, n, logits, config_.n_vocab});
 }
 

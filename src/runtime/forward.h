@@ -33,6 +33,19 @@ struct Span {
   std::int64_t n_drafts = 0;  // the last tokens are guesses: session->take_back() may follow
 };
 
+// Rows of the MTP head. hidden[i] is the trunk's output (after the final norm) at the position of
+// the head's row mtp_length() + i, tokens[i] the token that follows it; a row of logits predicts
+// the token after that.
+struct MtpSpan {
+  Session* session = nullptr;
+  const float* hidden = nullptr;  // [tokens.size(), d_model]
+  std::span<const std::int32_t> tokens;
+  LogitsOf logits_of = LogitsOf::EveryToken;
+  float* logits = nullptr;
+  float* out_hidden = nullptr;  // [tokens.size(), d_model], the head's own normed output, to draft
+                                // further from; or null
+};
+
 // Sees the inside of a pass: for verification and traces. Rows are those of the batch.
 class ForwardObserver {
  public:
@@ -65,12 +78,8 @@ class Forward {
   // poisoned.
   void run(std::span<const Span> batch, ForwardObserver* observer = nullptr);
 
-  // The MTP head over n positions of a session: hidden[i] is the trunk's output (after the final
-  // norm) at its row mtp_length() + i, tokens[i] the token that follows it; logits[i] predicts the
-  // token after that; null: only its state advances. out_hidden, when not null, receives the head's
-  // own normed output for drafting further.
-  void run_mtp(Session& session, const float* hidden, std::span<const std::int32_t> tokens,
-               float* logits, float* out_hidden = nullptr);
+  // The MTP head alone; advances mtp_length().
+  void run_mtp(const MtpSpan& span);
 
   // Time spent in each layer since construction, reading included; the MTP layer is the last.
   const std::vector<std::uint64_t>& layer_ns() const { return layer_ns_; }
@@ -91,17 +100,23 @@ class Forward {
   void layer(const LayerSpec& spec, const LayerTensors<Resident>& tensors,
              std::span<const Rows> rows, float* x, std::int64_t n);
   void norm(const float* x, const float* weight, std::int64_t n, float* out);
-  void head(const float* h, std::int64_t n, float* logits);
+  void head(std::span<const Span> batch, const float* h, float* gathered);
+  void head(const float* h, std::int64_t n, LogitsOf logits_of, float* logits);
   void check_tokens(std::span<const std::int32_t> tokens) const;
 
-  // Mixers (mixers/*.cpp): out = mixer(h) for one span.
+  // Mixers (mixers/*.cpp): out = mixer(h) for n rows of several sessions. Projections run over all
+  // rows, so that weights are read once; what depends on a session's state runs for each.
+  struct MixerRows {
+    std::span<const Rows> sessions;
+    std::int64_t n;
+    const float* h;
+    float* out;
+  };
   void mix(const GatedAttentionSpec& spec, const GatedAttentionTensors<Resident>& t,
-           const Rows& rows, const float* h, float* out);
-  void mix(const GatedDeltaSpec& spec, const GatedDeltaTensors<Resident>& t, const Rows& rows,
-           const float* h, float* out);
+           const MixerRows& rows);
+  void mix(const GatedDeltaSpec& spec, const GatedDeltaTensors<Resident>& t, const MixerRows& rows);
   void keep_state(const DeltaState& from, DeltaState& to);
-  void mix(const MlaSpec& spec, const MlaTensors<Resident>& t, const Rows& rows, const float* h,
-           float* out);
+  void mix(const MlaSpec& spec, const MlaTensors<Resident>& t, const MixerRows& rows);
 
   // Feed-forwards (moe.cpp): out = ffn(h) for all rows. h = norm(x).
   struct FfnRows {

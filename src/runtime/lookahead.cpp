@@ -2,11 +2,18 @@
 // this layer's experts have added to it. The stream changes little from layer to layer, so most
 // guesses are right; what is guessed wrong costs a read and changes nothing else.
 #include <algorithm>
+#include <numeric>
 
 #include "runtime/forward.h"
 #include "runtime/router.h"
 
 namespace moeflux {
+namespace {
+
+// Choices per expert from which on hardly any is left out: there is nothing to guess.
+constexpr std::int64_t kSurelyAll = 8;
+
+}  // namespace
 
 void Forward::look_ahead(const float* x, std::int64_t n) {
   const auto next = static_cast<std::size_t>(layer_index_ + 1);
@@ -16,6 +23,12 @@ void Forward::look_ahead(const float* x, std::int64_t n) {
   const LayerTensors<Resident>& layer = tensors_.layers[next];
   const auto& tensors = std::get<MoeTensors<Resident>>(layer.ffn);
   const std::int64_t d = config_.d_model;
+  if (n * spec->top_k >= kSurelyAll * spec->n_experts) {
+    Workspace::Frame frame(workspace_);
+    std::int32_t* all = frame.ints(spec->n_experts);
+    std::iota(all, all + spec->n_experts, 0);
+    return experts_.prefetch(tensors.bank, {all, static_cast<std::size_t>(spec->n_experts)});
+  }
   MoeSpec guess = *spec;
   const int n_eligible = spec->n_experts / spec->router.n_groups * spec->router.top_groups;
   guess.top_k = std::min(lookahead_, n_eligible);

@@ -265,9 +265,7 @@ DeltaState& Session::before_draft(int layer, std::int64_t i) {
 }
 
 void Session::begin_mtp(std::int64_t position) {
-  if (mtp_length_ > 0 && mtp_start_ + mtp_length_ == position) return;
-  mtp_start_ = position;
-  mtp_length_ = 0;
+  mtp_start_ = position - mtp_length_;
 }
 
 }  // namespace moeflux

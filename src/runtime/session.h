@@ -76,10 +76,10 @@ class Session {
   LayerState& mtp() { return *mtp_; }
   const LayerState& mtp() const { return *mtp_; }
 
-  // Rows the MTP head has seen. Its first row may belong to a later position than 0: what a head
-  // has not seen makes its drafts worse, nothing else.
+  // Rows the MTP head has seen. It may have missed some positions: its drafts get worse by that,
+  // nothing else. Its latest row i is that of position mtp_start() + i.
   std::int64_t mtp_length() const { return mtp_length_; }
-  std::int64_t mtp_start() const { return mtp_start_; }  // position of its row 0
+  std::int64_t mtp_start() const { return mtp_start_; }
 
   void reset();  // forgets everything, checkpoints included
 
@@ -103,8 +103,8 @@ class Session {
   // Takes back the last tokens of the last pass, at most as many as its span called drafts.
   void take_back(std::int64_t n_tokens);
 
-  // For whoever has written the states of all layers: they are now those after `tokens`. An MTP
-  // head has seen `mtp_length` rows from position `mtp_start` on.
+  // For whoever has written the states of all layers: they are now those after `tokens`, and the
+  // MTP head has seen `mtp_length` rows, see mtp_start().
   void adopt(std::span<const TokenId> tokens, std::int64_t mtp_start = 0,
              std::int64_t mtp_length = 0);
 

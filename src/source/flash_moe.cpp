@@ -1,5 +1,7 @@
 #include "source/flash_moe.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "source/config_files.h"
 #include "source/packed_experts.h"
@@ -18,6 +20,15 @@ constexpr std::int64_t kMaxExperts = 1 << 16;
 constexpr std::int64_t kMaxWidth = 1 << 24;
 constexpr std::int64_t kMaxLayers = 10'000;
 
+// Where everything lies.
+struct FlashMoeFiles {
+  std::string path;  // of the model, in messages
+  std::string weights, manifest, vocab;
+  std::string experts;  // the directory of the layer files
+  std::vector<std::string> text_directories;
+  int experts_per_token = 0;
+};
+
 // The first of the directories that has `name` (which begins with '/'), or nothing.
 std::string first_with(const std::vector<std::string>& directories, std::string_view name,
                        bool (*exists)(const std::string&)) {
@@ -33,6 +44,20 @@ std::vector<std::string> weight_directories(const std::string& parent) {
 
 std::vector<std::string> text_directories(const std::string& parent) {
   return {parent, parent + "/mlx", parent + "/artifacts"};
+}
+
+std::string directory_of(const std::string& file) {
+  const std::size_t slash = file.rfind('/');
+  return slash == std::string::npos ? "." : file.substr(0, std::max<std::size_t>(slash, 1));
+}
+
+std::vector<std::string> text_directories(const FlashMoePaths& paths) {
+  const std::string artifacts = directory_of(paths.manifest);
+  std::vector<std::string> directories{artifacts};
+  if (!paths.vocab.empty()) directories.push_back(directory_of(paths.vocab));
+  directories.push_back(paths.experts);
+  directories.push_back(artifacts + "/../mlx");
+  return directories;
 }
 
 // The directory of the layer files. 4-bit experts are the model's own, 2-bit ones a lossy copy.
@@ -71,13 +96,12 @@ void check_bits(const ModelSource& source, const ListedTensor& weight, const std
   }
 }
 
-void add_resident_tensors(ModelSource& source, const std::string& directory,
+void add_resident_tensors(ModelSource& source, const FlashMoeFiles& files,
                           const std::vector<ListedTensor>& tensors) {
-  const std::string path = directory + std::string(kWeightsName);
-  if (!file_exists(path)) {
-    fail(Errc::NotFound, "{}: missing, but {} is there", path, kManifestName.substr(1));
+  if (!file_exists(files.weights)) {
+    fail(Errc::NotFound, "{}: missing, but {} is there", files.weights, kManifestName.substr(1));
   }
-  const int file = source.add_file(File(path));
+  const int file = source.add_file(File(files.weights));
   for (const ListedTensor& t : tensors) {
     source.add_tensor(t.name, {.dtype = t.dtype,
                                .shape = t.shape,
@@ -85,9 +109,7 @@ void add_resident_tensors(ModelSource& source, const std::string& directory,
                                .offset = t.begin,
                                .bytes = t.end - t.begin});
   }
-  for (const ListedTensor& t : tensors) {
-    check_bits(source, t, directory + std::string(kManifestName));
-  }
+  for (const ListedTensor& t : tensors) check_bits(source, t, files.manifest);
 }
 
 void set_default(Json& config, const char* key, const Json& value) {
@@ -122,18 +144,27 @@ Json config_from_manifest(const Json& manifest, const std::string& origin) {
   return config;
 }
 
-void load_config(ModelSource& source, const std::string& parent, const std::string& manifest_path,
-                 const Json& manifest_config) {
-  const std::vector<std::string> directories = text_directories(parent);
-  const std::string found = first_with(directories, "/config.json", file_exists);
-  if (found.empty()) {
-    source.set_config(config_from_manifest(manifest_config, manifest_path),
-                      manifest_path + ": config");
-  } else {
-    source.set_config(read_config(found + "/config.json"), found + "/config.json");
-  }
-  source.set_generation_config(read_generation_config(directories));
-  source.set_text(find_text_assets(directories));
+// At most `count` experts for each token, when it is not 0.
+void limit_experts(Json& config, int count) {
+  if (count <= 0) return;
+  const bool nested = config.contains("text_config") && config["text_config"].is_object();
+  Json& text = nested ? config["text_config"] : config;
+  const auto own = text.find("num_experts_per_tok");
+  if (own != text.end() && own->is_number_integer() && *own > count) *own = count;
+}
+
+void load_config(ModelSource& source, const FlashMoeFiles& files, const Json& manifest_config) {
+  const std::string found = first_with(files.text_directories, "/config.json", file_exists);
+  const std::string origin =
+      found.empty() ? files.manifest + ": config" : found + std::string("/config.json");
+  Json config =
+      found.empty() ? config_from_manifest(manifest_config, files.manifest) : read_config(origin);
+  limit_experts(config, files.experts_per_token);
+  source.set_config(std::move(config), origin);
+  source.set_generation_config(read_generation_config(files.text_directories));
+  TextAssets text = find_text_assets(files.text_directories);
+  if (!files.vocab.empty()) text.vocab_bin = files.vocab;
+  source.set_text(std::move(text));
 }
 
 std::int64_t expert_group(const ModelSource& source, const Json& manifest_config,
@@ -170,8 +201,7 @@ std::string layer_prefix(const ModelSource& source) {
   return "model.";
 }
 
-void add_experts(ModelSource& source, const std::string& parent, std::int64_t group) {
-  const std::string directory = find_experts(parent);
+void add_experts(ModelSource& source, const std::string& directory, std::int64_t group) {
   const JsonFields config(text_config(source.config()), source.config_origin());
   const ExpertSizes sizes = expert_sizes(source, config, group);
   const std::int64_t n_layers = config.integer("num_hidden_layers", 1, kMaxLayers);
@@ -193,6 +223,20 @@ void add_experts(ModelSource& source, const std::string& parent, std::int64_t gr
   }
 }
 
+void need_file(const std::string& path) {
+  if (!file_exists(path)) fail(Errc::NotFound, "{}: no such file", path);
+}
+
+std::shared_ptr<const ModelSource> open_files(const FlashMoeFiles& files) {
+  const FlashMoeManifest manifest =
+      parse_flash_moe_manifest(read_text_file(files.manifest, kMaxManifestBytes), files.manifest);
+  auto source = std::make_shared<ModelSource>(files.path, ModelSource::Layout::FlashMoe);
+  load_config(*source, files, manifest.config);
+  add_resident_tensors(*source, files, manifest.tensors);
+  add_experts(*source, files.experts, expert_group(*source, manifest.config, files.manifest));
+  return source;
+}
+
 }  // namespace
 
 bool holds_flash_moe(const std::string& directory) {
@@ -204,14 +248,28 @@ std::shared_ptr<const ModelSource> open_flash_moe(const std::string& directory) 
   if (weights.empty()) {
     fail(Errc::NotFound, "{}: {} is missing", directory, kManifestName.substr(1));
   }
-  const std::string path = weights + std::string(kManifestName);
-  const FlashMoeManifest manifest =
-      parse_flash_moe_manifest(read_text_file(path, kMaxManifestBytes), path);
-  auto source = std::make_shared<ModelSource>(directory, ModelSource::Layout::FlashMoe);
-  load_config(*source, directory, path, manifest.config);
-  add_resident_tensors(*source, weights, manifest.tensors);
-  add_experts(*source, directory, expert_group(*source, manifest.config, path));
-  return source;
+  return open_files({.path = directory,
+                     .weights = weights + std::string(kWeightsName),
+                     .manifest = weights + std::string(kManifestName),
+                     .vocab = {},
+                     .experts = find_experts(directory),
+                     .text_directories = text_directories(directory)});
+}
+
+std::shared_ptr<const ModelSource> open_flash_moe(const FlashMoePaths& paths) {
+  need_file(paths.manifest);
+  need_file(paths.weights);
+  if (!paths.vocab.empty()) need_file(paths.vocab);
+  const std::string experts =
+      paths.experts + (paths.two_bit ? "/packed_experts_2bit" : "/packed_experts");
+  if (!directory_exists(experts)) fail(Errc::NotFound, "{}: no such directory", experts);
+  return open_files({.path = directory_of(paths.manifest),
+                     .weights = paths.weights,
+                     .manifest = paths.manifest,
+                     .vocab = paths.vocab,
+                     .experts = experts,
+                     .text_directories = text_directories(paths),
+                     .experts_per_token = paths.experts_per_token});
 }
 
 }  // namespace moeflux

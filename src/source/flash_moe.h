@@ -20,4 +20,16 @@ bool holds_flash_moe(const std::string& directory);
 
 std::shared_ptr<const ModelSource> open_flash_moe(const std::string& directory);
 
+// The same files by their own paths, as the original engine takes them. config.json, tokenizer and
+// template are used where they lie beside one of the files or in mlx/ beside their directory.
+struct FlashMoePaths {
+  std::string weights;        // model_weights.bin
+  std::string manifest;       // model_weights.json
+  std::string vocab;          // vocab.bin; empty: none
+  std::string experts;        // the directory that holds packed_experts
+  bool two_bit = false;       // packed_experts_2bit instead
+  int experts_per_token = 0;  // 0, or fewer than the model's own
+};
+std::shared_ptr<const ModelSource> open_flash_moe(const FlashMoePaths& paths);
+
 }  // namespace moeflux

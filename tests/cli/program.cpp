@@ -184,7 +184,9 @@ std::string program_path() {
 }
 
 Input with_demo_model(Input input) {
+  static const TempDir cache;  // not the user's own
   input.env.emplace("MOEFLUX_MODEL", source_path("models/demo"));
+  input.env.emplace("XDG_CACHE_HOME", cache.path());
   return input;
 }
 

@@ -97,6 +97,40 @@ TEST(PlanTest, TheRestIsCacheAtMostAllExperts) {
   EXPECT_EQ(plan_with(0).all_bytes(), fixed + 32 * 100'032);
 }
 
+TEST(PlanTest, PassesAreAsLongAsMemoryIsEasilyFound) {
+  const auto batch_with = [](std::uint64_t memory) {
+    return plan_memory(small_config(), small_sizes(),
+                       {.memory_bytes = memory, .context_length = 8192})
+        .max_batch;
+  };
+  EXPECT_EQ(batch_with(0), kFewestTokensPerPass);
+  EXPECT_EQ(batch_with(std::uint64_t{1} << 40), kMostTokensPerPass);
+  std::int64_t last = 0;
+  for (std::uint64_t memory = 1u << 20; memory < 1u << 30; memory += memory / 8) {
+    const std::int64_t batch = batch_with(memory);
+    EXPECT_GE(batch, last);
+    last = batch;
+  }
+  // Never at the price of an expert that would be resident otherwise.
+  const MemoryPlan least = plan_memory(
+      small_config(), small_sizes(),
+      {.memory_bytes = 0, .context_length = 8192, .max_batch = kFewestTokensPerPass});
+  EXPECT_EQ(batch_with(least.all_bytes()), kFewestTokensPerPass);
+  // A session cannot fill a longer pass.
+  EXPECT_EQ(plan_memory(small_config(), small_sizes(),
+                        {.memory_bytes = std::uint64_t{1} << 40, .context_length = 300})
+                .max_batch,
+            300);
+}
+
+TEST(PlanTest, SessionsAndTheirCopiesCount) {
+  PlanOptions options{.memory_bytes = 1u << 30, .context_length = 1600, .max_batch = 512};
+  const MemoryPlan one = plan_memory(small_config(), small_sizes(), options);
+  options.n_sessions = 3;
+  EXPECT_EQ(plan_memory(small_config(), small_sizes(), options).context_bytes,
+            3 * one.context_bytes);
+}
+
 TEST(PlanTest, BuffersOfTheReaderCount) {
   PlanOptions options{.memory_bytes = 0, .context_length = 1000, .reader_bytes = 12345};
   EXPECT_EQ(plan_memory(small_config(), small_sizes(), options).fixed_bytes(),

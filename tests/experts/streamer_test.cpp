@@ -271,6 +271,26 @@ TEST_F(Streamer, AGuessThatFailsHarmsNobody) {
   EXPECT_EQ(s->stats().banks[2].misses, 1u);
 }
 
+TEST_F(Streamer, AReadSomebodyElseStartedMayFailAndIsTriedAgain) {
+  auto owned = std::make_unique<test::FakeReader>(paths());
+  test::FakeReader& reader = *owned;
+  const auto s = streamer_of(10 * store().slot_bytes(), budget_, std::move(owned));
+  int n_failing = 1;
+  reader.fail_when([&](const ReadOp&) { return n_failing-- > 0 ? EIO : 0; });
+  s->prefetch(2, std::vector<std::int32_t>{1});
+  take(*s, 2, {1, 3});  // joins the guess, which fails
+  // An abandoned request's reads fail after it.
+  n_failing = 100;
+  const std::vector<std::int32_t> wanted{0, 1, 2};
+  { const auto request = s->request(3, wanted); }
+  n_failing = 0;
+  take(*s, 3, wanted);
+  // What fails when it is tried again is an error.
+  n_failing = 100;
+  s->prefetch(1, std::vector<std::int32_t>{4});
+  expect_error(Errc::Io, {"Input/output error"}, [&] { take(*s, 1, {4}); });
+}
+
 TEST_F(Streamer, WarmingFillsEmptySlotsOnly) {
   const auto s = streamer(3);
   take(*s, 0, {0});

@@ -34,6 +34,7 @@ ALLOWED = {
     "server": ["base", "text", "engine"],
     "cli": ["base", "quant", "model", "io", "text", "text/jinja", "source", "families", "backends", "experts",
             "runtime", "engine", "convert", "server"],
+    "capi": ["base", "source", "text", "runtime", "engine"],
 }
 MAY_PRINT = {"cli"}
 MAX_LINES, MANY_LINES = 800, 500

@@ -40,8 +40,9 @@ TEST(ForwardErrors, MtpRefusesAWrongToken) {
   Session session = model.new_session();
   std::vector<float> hidden(72), logits(272);
   const std::int32_t bad[] = {272};
-  expect_error(Errc::BadInput, {"272"},
-               [&] { model.forward().run_mtp(session, hidden.data(), bad, logits.data()); });
+  const MtpSpan span{
+      .session = &session, .hidden = hidden.data(), .tokens = bad, .logits = logits.data()};
+  expect_error(Errc::BadInput, {"272"}, [&] { model.forward().run_mtp(span); });
   EXPECT_EQ(session.mtp_length(), 0);
 }
 

@@ -128,8 +128,11 @@ TEST_P(MtpFixtures, InPieces) {
     std::vector<float> logits(n * n_vocab), hidden(n * d);
     for (std::size_t at = 0; at < n; at += chunk) {
       const std::size_t count = std::min(chunk, n - at);
-      model.forward().run_mtp(session, &trunk[at * d], std::span(tokens).subspan(at + 1, count),
-                              &logits[at * n_vocab], &hidden[at * d]);
+      model.forward().run_mtp({.session = &session,
+                               .hidden = &trunk[at * d],
+                               .tokens = std::span(tokens).subspan(at + 1, count),
+                               .logits = &logits[at * n_vocab],
+                               .out_hidden = &hidden[at * d]});
     }
     EXPECT_EQ(session.mtp_length(), static_cast<std::int64_t>(n));
     logits.insert(logits.end(), hidden.begin(), hidden.end());

@@ -65,7 +65,9 @@ void run_full_batches(const std::shared_ptr<const ModelSource>& source, const st
     ASSERT_NO_THROW(model.forward().run({&span, 1})) << what << ", " << n << " tokens";
     for (const float x : logits) ASSERT_TRUE(std::isfinite(x)) << what;
     if (!model.config().mtp) continue;
-    ASSERT_NO_THROW(model.forward().run_mtp(session, hidden.data(), tokens, logits.data())) << what;
+    const MtpSpan mtp{
+        .session = &session, .hidden = hidden.data(), .tokens = tokens, .logits = logits.data()};
+    ASSERT_NO_THROW(model.forward().run_mtp(mtp)) << what;
     for (const float x : logits) ASSERT_TRUE(std::isfinite(x)) << what;
   }
 }

@@ -25,24 +25,27 @@ bool may_use_tiles() {
 }
 #endif
 
+// The function is code for the instruction set itself: it must not run where that is missing.
 struct Candidate {
-  const KernelTable* table;
+  const char* name;
+  const KernelTable& (*table)();
   bool supported;
 };
 
 // Every table compiled in, from the plainest to the best.
 const auto& candidates() {
   static const std::array kCandidates {
-    Candidate{&scalar_kernels(), true},
+    Candidate{"scalar", scalar_kernels, true},
 #if defined(__x86_64__)
-        Candidate{&avx2_kernels(), cpu_features().avx2},
-        Candidate{&avx512_kernels(), cpu_features().avx512},
-        Candidate{&avx512vnni_kernels(), cpu_features().avx512 && cpu_features().avx512_vnni},
-        Candidate{&amx_kernels(), cpu_features().avx512_vnni && cpu_features().amx_int8 &&
-                                      may_use_tiles()},
+        Candidate{"avx2", avx2_kernels, cpu_features().avx2},
+        Candidate{"avx512", avx512_kernels, cpu_features().avx512},
+        Candidate{"avx512vnni", avx512vnni_kernels,
+                  cpu_features().avx512 && cpu_features().avx512_vnni},
+        Candidate{"amx", amx_kernels,
+                  cpu_features().avx512_vnni && cpu_features().amx_int8 && may_use_tiles()},
 #elif defined(__aarch64__)
-        Candidate{&neon_kernels(), true},
-        Candidate{&neon_dotprod_kernels(), cpu_features().dotprod},
+        Candidate{"neon", neon_kernels, true},
+        Candidate{"neon_dotprod", neon_dotprod_kernels, cpu_features().dotprod},
 #endif
   };
   return kCandidates;
@@ -54,7 +57,7 @@ std::span<const KernelTable* const> supported_kernels() {
   static const std::vector<const KernelTable*> kSupported = [] {
     std::vector<const KernelTable*> tables;
     for (const Candidate& candidate : candidates()) {
-      if (candidate.supported) tables.push_back(candidate.table);
+      if (candidate.supported) tables.push_back(&candidate.table());
     }
     return tables;
   }();
@@ -65,12 +68,12 @@ const KernelTable& select_kernels(std::string_view name) {
   if (name.empty()) return *supported_kernels().back();
   std::string known;
   for (const Candidate& candidate : candidates()) {
-    if (name == candidate.table->name) {
+    if (name == candidate.name) {
       if (!candidate.supported) fail(Errc::Unsupported, "this processor has no {}", name);
-      return *candidate.table;
+      return candidate.table();
     }
     known += known.empty() ? "" : ", ";
-    known += candidate.table->name;
+    known += candidate.name;
   }
   fail(Errc::BadInput, "unknown instruction set \"{}\" (known: {})", name, known);
 }

@@ -31,7 +31,10 @@ enum class Q8Form {
 struct Q8Layout {
   static constexpr int kBlockBytes = 64;  // of weights
   static constexpr int kMaxGroup = 128;
-  static constexpr std::int64_t kTilesFrom = 4;  // rows of activations
+  // Rows of activations. Interleaving costs as much as some products, so a few more than a kernel
+  // takes at once go over the same blocks again, which are in the cache by then.
+  static constexpr std::int64_t kTilesFrom = 8;
+  static constexpr int kBlockTokens = 3;  // that kernels of Blocks take at once
 
   Q8Layout() = default;
   // For products with n rows of activations.

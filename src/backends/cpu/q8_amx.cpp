@@ -3,6 +3,9 @@
 // use tiles (kernels.cpp asks).
 #if defined(__x86_64__)
 
+#include <array>
+#include <utility>
+
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/q8_tiles_avx512.h"
 
@@ -62,8 +65,50 @@ void sum_group(const Q8Layout& layout, const std::byte* panel, const std::byte* 
   if (Digits == 2) _tile_stored(1, out.low, 64);
 }
 
+// A tile of N rows of activations; as a constant, so that their results stay in registers.
+template <int Digits, int N>
+void multiply_tile(const Q8Matmul& op, const Scratch& weights, std::int64_t row, __mmask16 valid,
+                   std::int64_t first) noexcept {
+  const Q8Layout& layout = *op.layout;
+  const std::byte* x = op.x + first * layout.row_bytes;
+  __m512 acc[N];
+#pragma GCC unroll 16
+  for (int i = 0; i < N; ++i) acc[i] = _mm512_setzero_ps();
+  const auto add = [&](const Sums& sums, std::int64_t g) __attribute__((always_inline)) {
+    const std::byte* xi = x;
+#pragma GCC unroll 16
+    for (int i = 0; i < N; ++i, xi += layout.row_bytes) {
+      __m512i sum = _mm512_load_si512(sums.high[i]);
+      if (Digits == 2) {
+        sum = _mm512_add_epi32(_mm512_slli_epi32(sum, 8), _mm512_load_si512(sums.low[i]));
+      }
+      acc[i] =
+          add_group(acc[i], sum, weights, g, static_cast<const float*>(at(xi, layout.scales_at))[g],
+                    static_cast<const float*>(at(xi, layout.sums_at))[g]);
+    }
+  };
+  // A group behind, so that the tile unit works meanwhile.
+  Sums sums[2];
+  sum_group<Digits>(layout, weights.codes, x, 0, sums[0]);
+  for (std::int64_t g = 1; g < layout.n_groups; ++g) {
+    sum_group<Digits>(layout, weights.codes, x, g, sums[g % 2]);
+    add(sums[(g - 1) % 2], g - 1);
+  }
+  add(sums[(layout.n_groups - 1) % 2], layout.n_groups - 1);
+#pragma GCC unroll 16
+  for (int i = 0; i < N; ++i) _mm512_mask_storeu_ps(row_of_y(op, first + i, row), valid, acc[i]);
+}
+
+template <int Digits, int... Counts>
+constexpr auto tile_functions(std::integer_sequence<int, Counts...>) {
+  return std::array{multiply_tile<Digits, Counts + 1>...};
+}
+
 template <bool Wide, int Digits>
 struct AmxPanel {
+  static constexpr auto kBySize =
+      tile_functions<Digits>(std::make_integer_sequence<int, kTileRows>());
+
   static void multiply(const Q8Matmul& op, const Scratch& weights, std::int64_t row,
                        __mmask16 valid, std::int64_t begin, std::int64_t end) noexcept {
     const Q8Layout& layout = *op.layout;
@@ -76,42 +121,10 @@ struct AmxPanel {
         _tile_loadconfig(&shapes);
         configured = n;
       }
-      multiply_tile(op, weights, row, valid, i, n);
+      kBySize[static_cast<std::size_t>(n - 1)](op, weights, row, valid, i);
       i += n;
     }
     _tile_release();
-  }
-
- private:
-  static void multiply_tile(const Q8Matmul& op, const Scratch& weights, std::int64_t row,
-                            __mmask16 valid, std::int64_t first, std::int64_t n) noexcept {
-    const Q8Layout& layout = *op.layout;
-    const std::byte* x = op.x + first * layout.row_bytes;
-    alignas(64) float acc[kTileRows][kRows];
-    for (std::int64_t i = 0; i < n; ++i) _mm512_store_ps(acc[i], _mm512_setzero_ps());
-    const auto add = [&](const Sums& sums, std::int64_t g) __attribute__((always_inline)) {
-      for (std::int64_t i = 0; i < n; ++i) {
-        const std::byte* xi = x + i * layout.row_bytes;
-        __m512i sum = _mm512_load_si512(sums.high[i]);
-        if (Digits == 2) {
-          sum = _mm512_add_epi32(_mm512_slli_epi32(sum, 8), _mm512_load_si512(sums.low[i]));
-        }
-        _mm512_store_ps(acc[i], add_group(_mm512_load_ps(acc[i]), sum, weights, g,
-                                          static_cast<const float*>(at(xi, layout.scales_at))[g],
-                                          static_cast<const float*>(at(xi, layout.sums_at))[g]));
-      }
-    };
-    // A group behind, so that the tile unit works meanwhile.
-    Sums sums[2];
-    sum_group<Digits>(layout, weights.codes, x, 0, sums[0]);
-    for (std::int64_t g = 1; g < layout.n_groups; ++g) {
-      sum_group<Digits>(layout, weights.codes, x, g, sums[g % 2]);
-      add(sums[(g - 1) % 2], g - 1);
-    }
-    add(sums[(layout.n_groups - 1) % 2], layout.n_groups - 1);
-    for (std::int64_t i = 0; i < n; ++i) {
-      _mm512_mask_storeu_ps(row_of_y(op, first + i, row), valid, _mm512_load_ps(acc[i]));
-    }
   }
 };
 

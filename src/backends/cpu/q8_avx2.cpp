@@ -141,7 +141,7 @@ Kernel kernel_for(const Q8Layout& layout, int bits, std::int64_t n) noexcept {
 void panel_products(const Q8Matmul& op, const Panel& panel, std::int64_t row, std::int64_t n_rows,
                     std::int64_t begin, std::int64_t end) noexcept {
   const Q8Layout& layout = *op.layout;
-  const std::int64_t step = layout.form == Q8Form::Tiles ? kMaxTokens : Q8Layout::kTilesFrom - 1;
+  const std::int64_t step = layout.form == Q8Form::Tiles ? kMaxTokens : Q8Layout::kBlockTokens;
   for (std::int64_t i = begin; i < end; i += step) {
     const std::int64_t n = end - i < step ? end - i : step;
     float y[kMaxTokens][kRows];

@@ -182,10 +182,11 @@ template <class Dot, int Bits, int Group, int Digits>
 void block_tokens(const Q8Matmul& op, const RowSet& rows, const Scratch& weights, std::int64_t row,
                   __mmask16 valid) noexcept {
   const Q8Layout& layout = *op.layout;
-  constexpr int kMost = static_cast<int>(Q8Layout::kTilesFrom) - 1;
-  for (std::int64_t i = 0; i < op.n; i += kMost) {
+  constexpr int kMost = Q8Layout::kBlockTokens;
+  std::int64_t n_parts = (op.n + kMost - 1) / kMost;  // of about equal size
+  for (std::int64_t i = 0, n = 0; i < op.n; i += n, --n_parts) {
     float* y[kMost];
-    const std::int64_t n = op.n - i < kMost ? op.n - i : kMost;
+    n = (op.n - i + n_parts - 1) / n_parts;
     for (std::int64_t k = 0; k < n; ++k) y[k] = row_of_y(op, i + k, row);
     const std::byte* x = op.x + i * layout.row_bytes;
     if (n == 1) {

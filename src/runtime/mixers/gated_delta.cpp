@@ -16,13 +16,12 @@ void Forward::keep_state(const DeltaState& from, DeltaState& to) {
 }
 
 void Forward::mix(const GatedDeltaSpec& spec, const GatedDeltaTensors<Resident>& t,
-                  const Rows& rows, const float* h, float* out) {
+                  const MixerRows& rows) {
   const std::int64_t d = config_.d_model;
   const std::int64_t conv_dim = spec.conv_dim();
   const std::int64_t value_dim = spec.value_dim();
   const std::int64_t n_heads = spec.n_value_heads;
   const std::int64_t n = rows.n;
-  auto& state = std::get<DeltaState>(*rows.state);
   Workspace::Frame frame(workspace_);
 
   float* qkv = frame.floats(n * conv_dim);
@@ -30,13 +29,13 @@ void Forward::mix(const GatedDeltaSpec& spec, const GatedDeltaTensors<Resident>&
   float* z = frame.floats(n * value_dim);
   float* a = frame.floats(n * n_heads);
   float* b = frame.floats(n * n_heads);
-  backend_.matmul({t.qkv, h, d, n, qkv, conv_dim});
-  backend_.matmul({t.z, h, d, n, z, value_dim});
-  backend_.matmul({t.a, h, d, n, a, n_heads});
-  backend_.matmul({t.b, h, d, n, b, n_heads});
-
   float* read_out = frame.floats(n * value_dim);
-  const auto recur = [&](std::int64_t first, std::int64_t count) {
+  backend_.matmul({t.qkv, rows.h, d, n, qkv, conv_dim});
+  backend_.matmul({t.z, rows.h, d, n, z, value_dim});
+  backend_.matmul({t.a, rows.h, d, n, a, n_heads});
+  backend_.matmul({t.b, rows.h, d, n, b, n_heads});
+
+  const auto recur = [&](DeltaState& state, std::int64_t first, std::int64_t count) {
     backend_.short_conv({qkv + first * conv_dim, t.conv, state.conv.floats(), conv_dim,
                          spec.conv_width, count, convolved + first * conv_dim});
     backend_.gated_delta({.spec = &spec,
@@ -52,13 +51,16 @@ void Forward::mix(const GatedDeltaSpec& spec, const GatedDeltaTensors<Resident>&
                           .n = count,
                           .out = read_out + first * value_dim});
   };
-  const std::int64_t n_certain = n - rows.n_drafts;
-  recur(0, n_certain);
-  for (std::int64_t i = 0; i < rows.n_drafts; ++i) {  // each may be the first to be taken back
-    keep_state(state, rows.session->before_draft(layer_index_, i));
-    recur(n_certain + i, 1);
+  for (const Rows& r : rows.sessions) {
+    auto& state = std::get<DeltaState>(*r.state);
+    const std::int64_t n_certain = r.n - r.n_drafts;
+    recur(state, r.first, n_certain);
+    for (std::int64_t i = 0; i < r.n_drafts; ++i) {  // each may be the first to be taken back
+      keep_state(state, r.session->before_draft(layer_index_, i));
+      recur(state, r.first + n_certain + i, 1);
+    }
   }
-  backend_.matmul({t.out, read_out, value_dim, n, out, d});
+  backend_.matmul({t.out, read_out, value_dim, n, rows.out, d});
 }
 
 }  // namespace moeflux

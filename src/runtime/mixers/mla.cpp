@@ -5,37 +5,39 @@
 
 namespace moeflux {
 
-void Forward::mix(const MlaSpec& spec, const MlaTensors<Resident>& t, const Rows& rows,
-                  const float* h, float* out) {
+void Forward::mix(const MlaSpec& spec, const MlaTensors<Resident>& t, const MixerRows& rows) {
   const std::int64_t d = config_.d_model;
   const std::int64_t d_query = spec.d_nope + spec.d_rope;  // per head
   const std::int64_t q_dim = spec.n_heads * d_query;
   const std::int64_t rank = spec.kv_rank;
   const std::int64_t kv_dim = rank + spec.d_rope;
   const std::int64_t n = rows.n;
-  auto& cache = std::get<LatentState>(*rows.state);
   Workspace::Frame frame(workspace_);
 
   // Queries: per head [nope | rope].
   float* q = frame.floats(n * q_dim);
   if (spec.q_rank > 0) {
     float* compressed = frame.floats(n * spec.q_rank);
-    backend_.matmul({t.q_a, h, d, n, compressed, spec.q_rank});
+    backend_.matmul({t.q_a, rows.h, d, n, compressed, spec.q_rank});
     backend_.rms_norm({compressed, spec.q_rank, t.q_a_norm, spec.latent_norm_eps, n, spec.q_rank,
                        compressed, spec.q_rank});
     backend_.matmul({t.q, compressed, spec.q_rank, n, q, q_dim});
   } else {
-    backend_.matmul({t.q, h, d, n, q, q_dim});
+    backend_.matmul({t.q, rows.h, d, n, q, q_dim});
   }
-  float* q_rope = q + spec.d_nope;
-  backend_.rope({&spec.rope, q_rope, q_dim, d_query, spec.n_heads, n, rows.position});
 
   // Latent and rotary key into the cache.
   float* kv = frame.floats(n * kv_dim);
-  backend_.matmul({t.kv_a, h, d, n, kv, kv_dim});
+  backend_.matmul({t.kv_a, rows.h, d, n, kv, kv_dim});
   backend_.rms_norm({kv, kv_dim, t.kv_a_norm, spec.latent_norm_eps, n, rank, kv, kv_dim});
-  backend_.rope({&spec.rope, kv + rank, kv_dim, spec.d_rope, 1, n, rows.position});
-  backend_.store_kv({cache.kv.view(), kv, kv_dim, n, rows.position});
+  for (const Rows& r : rows.sessions) {
+    float* q_rope = q + r.first * q_dim + spec.d_nope;
+    float* kv_rows = kv + r.first * kv_dim;
+    backend_.rope({&spec.rope, q_rope, q_dim, d_query, spec.n_heads, r.n, r.position});
+    backend_.rope({&spec.rope, kv_rows + rank, kv_dim, spec.d_rope, 1, r.n, r.position});
+    backend_.store_kv(
+        {std::get<LatentState>(*r.state).kv.view(), kv_rows, kv_dim, r.n, r.position});
+  }
 
   float* q_latent = frame.floats(n * spec.n_heads * rank);
   float* attended = frame.floats(n * spec.n_heads * rank);
@@ -54,15 +56,17 @@ void Forward::mix(const MlaSpec& spec, const MlaTensors<Resident>& t, const Rows
                         .y = q_latent,
                         .y_token_stride = spec.n_heads * rank,
                         .y_head_stride = rank});
-  backend_.latent_attention({.spec = &spec,
-                             .q_latent = q_latent,
-                             .q_rope = q_rope,
-                             .q_rope_token_stride = q_dim,
-                             .q_rope_head_stride = d_query,
-                             .kv = cache.kv.view(),
-                             .n = n,
-                             .first_position = rows.position,
-                             .out = attended});
+  for (const Rows& r : rows.sessions) {
+    backend_.latent_attention({.spec = &spec,
+                               .q_latent = q_latent + r.first * spec.n_heads * rank,
+                               .q_rope = q + r.first * q_dim + spec.d_nope,
+                               .q_rope_token_stride = q_dim,
+                               .q_rope_head_stride = d_query,
+                               .kv = std::get<LatentState>(*r.state).kv.view(),
+                               .n = r.n,
+                               .first_position = r.position,
+                               .out = attended + r.first * spec.n_heads * rank});
+  }
   backend_.head_matmul({.weight = split ? t.unembed : t.kv_b,
                         .n_heads = spec.n_heads,
                         .head_rows = split ? spec.d_value : spec.d_nope + spec.d_value,
@@ -76,7 +80,7 @@ void Forward::mix(const MlaSpec& spec, const MlaTensors<Resident>& t, const Rows
                         .y = values,
                         .y_token_stride = std::int64_t{spec.n_heads} * spec.d_value,
                         .y_head_stride = spec.d_value});
-  backend_.matmul({t.o, values, std::int64_t{spec.n_heads} * spec.d_value, n, out, d});
+  backend_.matmul({t.o, values, std::int64_t{spec.n_heads} * spec.d_value, n, rows.out, d});
 }
 
 }  // namespace moeflux

@@ -1,0 +1,149 @@
+#include "capi/guard.h"
+
+#include <new>
+
+#include "base/error.h"
+#include "runtime/snapshot.h"
+
+namespace moeflux::capi {
+namespace {
+
+// The message may not fit into memory: then a fixed one takes its place.
+struct LastError {
+  mf_status status = MF_OK;
+  std::string message;
+  const char* fixed = nullptr;
+};
+thread_local LastError t_last_error;
+
+mf_status keep(mf_status status, const char* message) noexcept {
+  LastError& last = t_last_error;
+  last.status = status;
+  last.fixed = nullptr;
+  try {
+    last.message = message;
+  } catch (...) {
+    last.fixed = "out of memory";
+  }
+  return status;
+}
+
+mf_status status_of(Errc code) {
+  switch (code) {
+    case Errc::BadInput:
+      return MF_ERROR_BAD_INPUT;
+    case Errc::Unsupported:
+      return MF_ERROR_UNSUPPORTED;
+    case Errc::NotFound:
+      return MF_ERROR_NOT_FOUND;
+    case Errc::Io:
+      return MF_ERROR_IO;
+    case Errc::OutOfMemory:
+      return MF_ERROR_OUT_OF_MEMORY;
+    case Errc::LimitExceeded:
+      return MF_ERROR_LIMIT;
+    case Errc::Cancelled:
+      return MF_ERROR_CANCELLED;
+  }
+  return MF_ERROR_INTERNAL;
+}
+
+mf_status status_of(SnapshotFault fault) {
+  switch (fault) {
+    case SnapshotFault::OtherModel:
+    case SnapshotFault::ShapeMismatch:
+      return MF_ERROR_OTHER_MODEL;
+    case SnapshotFault::LengthOverContext:
+      return MF_ERROR_LIMIT;
+    case SnapshotFault::OtherKvType:
+    case SnapshotFault::Unsupported:
+      return MF_ERROR_UNSUPPORTED;
+    default:
+      return MF_ERROR_BAD_SNAPSHOT;
+  }
+}
+
+}  // namespace
+
+void clear_error() noexcept {
+  t_last_error.status = MF_OK;
+}
+
+mf_status keep_error() noexcept {
+  try {
+    throw;
+  } catch (const StatusError& error) {
+    return keep(error.status(), error.what());
+  } catch (const SnapshotError& error) {
+    return keep(status_of(error.fault()), error.what());
+  } catch (const Error& error) {
+    return keep(status_of(error.code()), error.what());
+  } catch (const std::bad_alloc&) {
+    return keep(MF_ERROR_OUT_OF_MEMORY, "out of memory");
+  } catch (const std::exception& error) {
+    return keep(MF_ERROR_INTERNAL, error.what());
+  } catch (...) {
+    return keep(MF_ERROR_INTERNAL, "a callback threw something that is no std::exception");
+  }
+}
+
+mf_status last_status() noexcept {
+  return t_last_error.status;
+}
+
+const char* last_message() noexcept {
+  const LastError& last = t_last_error;
+  if (last.status == MF_OK) return "";
+  return last.fixed != nullptr ? last.fixed : last.message.c_str();
+}
+
+}  // namespace moeflux::capi
+
+using namespace moeflux::capi;
+
+mf_status mf_last_error(void) {
+  return last_status();
+}
+const char* mf_last_error_message(void) {
+  return last_message();
+}
+
+const char* mf_status_name(mf_status status) {
+  switch (status) {
+    case MF_OK:
+      return "ok";
+    case MF_ERROR_BAD_INPUT:
+      return "bad input";
+    case MF_ERROR_UNSUPPORTED:
+      return "unsupported";
+    case MF_ERROR_NOT_FOUND:
+      return "not found";
+    case MF_ERROR_IO:
+      return "input/output error";
+    case MF_ERROR_OUT_OF_MEMORY:
+      return "out of memory";
+    case MF_ERROR_LIMIT:
+      return "limit reached";
+    case MF_ERROR_CANCELLED:
+      return "cancelled";
+    case MF_ERROR_INTERNAL:
+      return "internal error";
+    case MF_ERROR_NULL_ARGUMENT:
+      return "null argument";
+    case MF_ERROR_BAD_POSITION:
+      return "bad position";
+    case MF_ERROR_NEEDS_REBUILD:
+      return "needs rebuild";
+    case MF_ERROR_BROKEN_SEQUENCE:
+      return "broken sequence";
+    case MF_ERROR_BUFFER_TOO_SMALL:
+      return "buffer too small";
+    case MF_ERROR_BUSY:
+      return "busy";
+    case MF_ERROR_BAD_SNAPSHOT:
+      return "bad snapshot";
+    case MF_ERROR_OTHER_MODEL:
+      return "snapshot of another model";
+  }
+  return "unknown status";
+}

@@ -1,0 +1,54 @@
+// The prefix store as commands use it: an answer that reads only what no earlier run has read, and
+// leaves its own reading to later ones. docs/PREFIX_STORE.md.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/json.h"
+#include "cli/command_line.h"
+#include "engine/generate.h"
+#include "engine/prefix_points.h"
+#include "engine/session_sync.h"
+
+namespace moeflux::cli {
+
+struct PrefixOptions {
+  std::string store = "auto";  // "on", "off", "auto" or a directory
+  std::optional<std::string> size;
+  bool ahead = false;
+};
+
+void add_prefix_options(Command& command, PrefixOptions& options);
+void check_prefix_options(const PrefixOptions& options);  // throws UsageError
+
+// Where the store lies unless told otherwise; empty when this user has no home.
+std::string default_prefix_directory();
+
+class PrefixSession {
+ public:
+  // "auto" means on for a chat, which will go on, and off for everything else.
+  PrefixSession(Engine& engine, const PrefixOptions& options, bool is_chat);
+
+  bool is_on() const { return store_.has_value(); }
+  // generate() for an empty session; `request.prompt` is all of the prompt. What the result says of
+  // the prompt is of the tokens that were read.
+  GenerateResult answer(Session& session, const GenerateRequest& request,
+                        const PrefixPoints& points, const GenerateEvents& events);
+  // Reads what later prompts will begin with and keeps it.
+  void read_ahead(Session& session, std::span<const TokenId> tokens,
+                  const std::function<bool()>& cancelled);
+
+  std::string warning() const;      // why the store does not do what it could; empty: it does
+  void add_to(Json& result) const;  // of result_json()
+  std::string text() const;         // a line for --stats
+
+ private:
+  Engine& engine_;
+  std::optional<PrefixStore> store_;
+  std::string warning_;
+  SyncResult reused_;
+  std::int64_t n_prompt_ = 0;
+};
+
+}  // namespace moeflux::cli

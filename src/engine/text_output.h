@@ -1,0 +1,34 @@
+// The tokens of an answer as text that is safe to show: never half a character, never the beginning
+// of a stop string. Special tokens have no text.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/token_id.h"
+#include "text/stop_strings.h"
+#include "text/stream_decoder.h"
+
+namespace moeflux {
+
+class Tokenizer;
+
+class TextOutput {
+ public:
+  // `tokenizer` must outlive this. Throws Error(BadInput) for a bad stop string.
+  TextOutput(const Tokenizer& tokenizer, std::vector<std::string> stops)
+      : decoder_(tokenizer, /*skip_special=*/true), stops_(std::move(stops)) {}
+
+  // What has become certain, and the stop string that ended the text, if one did: feed no more.
+  StopMatcher::Output feed(TokenId token) { return stops_.feed(decoder_.feed(token)); }
+
+  // The end of the answer: what was held back. Its last characters may still complete a stop
+  // string.
+  StopMatcher::Output finish();
+
+ private:
+  StreamDecoder decoder_;
+  StopMatcher stops_;
+};
+
+}  // namespace moeflux
