@@ -3,10 +3,11 @@
 //
 //   kernel_bench --benchmark_filter='avx.*/fine/.*/n1$'
 //
-// Products with one row of activations read weights that lie in memory, not in a cache: their
-// bytes_per_second is to be compared with that of `memory_read`; n1_near has them in a cache and
-// shows the arithmetic alone. Products with more rows are bound by arithmetic: their OP/s counts a
-// multiplication and an addition per weight and row.
+// Products with one row of activations, and exact ones with up to 16, read weights that lie in
+// memory, not in a cache: their bytes_per_second is to be compared with that of `memory_read`;
+// n1_near has them in a cache and shows the arithmetic alone. Products with more rows are bound by
+// arithmetic: their OP/s counts a multiplication and an addition per weight and row.
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <functional>
@@ -81,9 +82,15 @@ class Matrices {
   void fill() {
     std::mt19937_64 random(2);
     std::byte* at = memory_.data();
-    // Any code will do; numbers get exponents of moderate size.
-    const unsigned mask = view_.format.kind == WeightKind::Affine ? 0xFF : 0x3F;
-    for (std::int64_t i = 0; i < data_bytes_; ++i) at[i] = static_cast<std::byte>(random() & mask);
+    // Any code will do. Numbers get exponents as in a model: subnormal ones would cost extra.
+    const bool bf16 = view_.format.kind == WeightKind::BF16;
+    const bool fp8 = view_.format.kind == WeightKind::Fp8Block;
+    for (std::int64_t i = 0; i < data_bytes_; ++i) {
+      std::uint64_t byte = random();
+      if (bf16 && i % 2 == 1) byte = (byte & 0x83) | 0x3C;  // 2^-7 to 2
+      if (fp8) byte = (byte & 0xBF) | 0x20;                 // 2^-3 to 2
+      at[i] = static_cast<std::byte>(byte & 0xFF);
+    }
     const auto scale = std::bit_cast<std::uint32_t>(0.01f);
     for (std::int64_t i = 0; i < 2 * plane_bytes_; i += scale_bytes()) {
       const std::uint32_t stored = scale_bytes() == 2 ? scale >> 16 : scale;  // BF16 or F32
@@ -127,11 +134,13 @@ std::unique_ptr<Backend> one_thread(const KernelTable& table) {
 
 void exact(benchmark::State& state, const KernelTable& table, const WeightFormat& format,
            std::int64_t n) {
-  Matrices weights(format, kCols, n == 1 ? kFarBytes : 0);
+  Matrices weights(format, kCols, n <= 16 ? kFarBytes : 0);
   const auto backend = one_thread(table);
-  const std::vector<float> x = random_floats(n * kCols);
+  const std::vector<float> values = random_floats(n * kCols);
+  AlignedBuffer x(values.size() * sizeof(float));  // as the activations of a model are
+  std::copy(values.begin(), values.end(), x.floats());
   std::vector<float> y(static_cast<std::size_t>(n * kRows));
-  for (auto _ : state) backend->matmul({weights.next(), x.data(), kCols, n, y.data(), kRows});
+  for (auto _ : state) backend->matmul({weights.next(), x.floats(), kCols, n, y.data(), kRows});
   report(state, weights.bytes(), 2.0 * static_cast<double>(n * kRows * kCols));
 }
 
@@ -180,7 +189,7 @@ void add_all(const KernelTable& table) {
   const std::string isa = table.name;
   for (const auto& [name, format] : kFormats) {
     const WeightFormat& f = format;
-    for (const std::int64_t n : {1, 16}) {
+    for (const std::int64_t n : {1, 2, 4, 8, 16, 64, 512}) {
       add(fmt::format("{}/exact/{}/n{}", isa, name, n),
           [&, n](benchmark::State& state) { exact(state, table, f, n); });
     }

@@ -148,7 +148,8 @@ void Engine::resize_cache() {
   }
 }
 
-void Engine::run(std::span<const Span> batch, ForwardObserver* observer) {
+void Engine::run(std::span<const Span> batch, ForwardObserver* observer,
+                 const std::function<bool()>& cancelled) {
   resize_cache();
   std::size_t n = 0;
   for (const Span& span : batch) n += span.tokens.size();
@@ -168,7 +169,7 @@ void Engine::run(std::span<const Span> batch, ForwardObserver* observer) {
   std::uint64_t wall_ns = 0;
   {
     const Stopwatch stopwatch(wall_ns);
-    forward_->run(batch, observer);
+    forward_->run(batch, observer, cancelled);
   }
   if (!one_token) return;
   const BankStats after = stats.total();
@@ -201,14 +202,14 @@ void Engine::prefill(Session& session, std::span<const TokenId> tokens, std::spa
          tokens.size(), n_free, session.max_length());
   }
   while (!tokens.empty()) {
-    if (hooks.cancelled && hooks.cancelled()) fail(Errc::Cancelled, "cancelled");
     const std::size_t n = std::min(tokens.size(), static_cast<std::size_t>(forward_->max_tokens()));
     const Span span{.session = &session,
                     .tokens = tokens.first(n),
                     .logits_of = n == tokens.size() ? LogitsOf::LastToken : LogitsOf::None,
                     .logits = logits.data(),
-                    .hidden = hooks.hidden ? hooks.hidden(static_cast<std::int64_t>(n)) : nullptr};
-    run({&span, 1});
+                    .hidden = hooks.hidden ? hooks.hidden(static_cast<std::int64_t>(n)) : nullptr,
+                    .undo_on_failure = session.can_keep_before()};
+    run({&span, 1}, nullptr, hooks.cancelled);
     tokens = tokens.subspan(n);
   }
 }

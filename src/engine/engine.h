@@ -88,7 +88,8 @@ class Engine {
 
   // forward().run(), with everything that adapts to the machine done around it: lookahead and the
   // size of the cache. None of that changes a result.
-  void run(std::span<const Span> batch, ForwardObserver* observer = nullptr);
+  void run(std::span<const Span> batch, ForwardObserver* observer = nullptr,
+           const std::function<bool()>& cancelled = {});
 
   // Throws Error(NotFound) when the checkpoint has none.
   const Tokenizer& tokenizer() const;
@@ -109,7 +110,9 @@ class Engine {
   const std::string& profile_warning() const;  // why an old profile was not used; empty: it was
 
   struct PrefillHooks {
-    std::function<bool()> cancelled;             // asked between passes; true throws Cancelled
+    // Asked before every layer; true throws Cancelled. The session then holds what whole passes
+    // have read, or where it is recurrent and keeps no copies (max_drafts 0) is poisoned.
+    std::function<bool()> cancelled;
     std::function<float*(std::int64_t)> hidden;  // where a pass of n tokens leaves its hidden rows
   };
   // Feeds tokens in passes of at most max_batch; `logits`, [n_vocab], are those after the last one.

@@ -78,21 +78,30 @@ GenerateResult generate(Engine& engine, Session& session, const GenerateRequest&
   Sampler sampler;
   std::vector<TokenId> history = request.prompt;
   while (true) {
-    const TokenId token = sampler.sample({.logits = logits,
-                                          .n_valid = static_cast<std::size_t>(engine.n_sampled()),
-                                          .allowed = {},
-                                          .history = history,
-                                          .n_prompt = request.prompt.size(),
-                                          .step = result.tokens.size()},
-                                         request.sampling);
+    const auto n_valid = static_cast<std::size_t>(engine.n_sampled());
+    std::span<const std::uint8_t> allowed;
+    if (request.constraint != nullptr) allowed = request.constraint->allowed();
+    const TokenId token =
+        sampler.sample({.logits = logits,
+                        .n_valid = n_valid,
+                        .allowed = allowed.first(std::min(allowed.size(), n_valid)),
+                        .history = history,
+                        .n_prompt = request.prompt.size(),
+                        .step = result.tokens.size()},
+                       request.sampling);
     history.push_back(token);
     if (is_end(token)) {
       result.reason = StopReason::EndToken;
       break;
     }
     result.tokens.push_back(token);
+    if (request.constraint != nullptr) request.constraint->accept(token);
     if (!emit(text.feed(token))) {
       result.reason = StopReason::StopString;
+      break;
+    }
+    if (request.constraint != nullptr && request.constraint->must_end()) {
+      result.reason = StopReason::EndToken;
       break;
     }
     if (request.max_tokens > 0 &&

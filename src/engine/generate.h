@@ -12,16 +12,18 @@
 #include "engine/decoder.h"
 #include "engine/engine.h"
 #include "runtime/sampling_params.h"
+#include "runtime/token_constraint.h"
 
 namespace moeflux {
 
 struct GenerateRequest {
   std::vector<TokenId> prompt;
   SamplingParams sampling;
-  std::int64_t max_tokens = 0;    // 0: as many as the context holds
-  std::vector<std::string> stop;  // texts that end the answer; not part of it
-  bool ignore_end = false;        // go on past the model's own end tokens
-  DraftOptions drafts = {};       // changes the time an answer takes, never the answer
+  std::int64_t max_tokens = 0;            // 0: as many as the context holds
+  std::vector<std::string> stop;          // texts that end the answer; not part of it
+  bool ignore_end = false;                // go on past the model's own end tokens
+  DraftOptions drafts = {};               // changes the time an answer takes, never the answer
+  TokenConstraint* constraint = nullptr;  // what the answer may be; made for this answer
 };
 
 using FeedTokens = std::function<void(std::span<const TokenId>)>;

@@ -202,7 +202,8 @@ void Scheduler::add_span(Job& job, std::int64_t n_rows) {
   Span span{.session = job.session,
             .tokens = job.pending().first(static_cast<std::size_t>(n_rows)),
             .logits_of = LogitsOf::None,
-            .n_drafts = n_drafts};
+            .n_drafts = n_drafts,
+            .undo_on_failure = !job.decodes() && job.session->can_keep_before()};
   if (options_.hooks.hidden) span.hidden = options_.hooks.hidden(*job.session, n_rows);
   if (span.tokens.size() == job.pending().size()) {  // the next token follows from this pass
     const auto n_vocab = static_cast<std::size_t>(engine_.config().n_vocab);
@@ -219,8 +220,14 @@ void Scheduler::add_span(Job& job, std::int64_t n_rows) {
 
 std::optional<JobEnded> Scheduler::run_batch() {
   try {
-    engine_.run(batch_, options_.observer);
+    const auto abandoned = [&](const Job* job) { return options_.is_cancelled(job->id); };
+    engine_.run(batch_, options_.observer, [&] {
+      return options_.is_cancelled && std::all_of(served_.begin(), served_.end(), abandoned);
+    });
     return std::nullopt;
+  } catch (const Error& error) {
+    if (error.code() == Errc::Cancelled) return JobEnded{.reason = StopReason::Cancelled};
+    return failed(error);
   } catch (const std::exception& cause) {
     return failed(cause);
   }

@@ -55,6 +55,9 @@ struct SchedulerOptions {
   std::int64_t keep_every = 0;     // tokens of a prompt, besides its keep_at; 0: never
   SessionHooks hooks = {};
   ForwardObserver* observer = nullptr;  // of every pass
+  // Asked during a pass, from the thread that runs it: a pass all of whose jobs are cancelled is
+  // broken off before its next layer. Empty: passes are made to the end.
+  std::function<bool(JobId)> is_cancelled = {};
 };
 
 struct SchedulerStats {

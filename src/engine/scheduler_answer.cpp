@@ -48,9 +48,12 @@ void Scheduler::draw(Job& job) {
 }
 
 TokenId Scheduler::sample(const Job& job, std::span<const float> logits) {
+  const auto n_valid = static_cast<std::size_t>(engine_.n_sampled());
+  std::span<const std::uint8_t> allowed;
+  if (job.request.constraint) allowed = job.request.constraint->allowed();
   return sampler_.sample({.logits = logits,
-                          .n_valid = static_cast<std::size_t>(engine_.n_sampled()),
-                          .allowed = {},
+                          .n_valid = n_valid,
+                          .allowed = allowed.first(std::min(allowed.size(), n_valid)),
                           .history = job.history,
                           .n_prompt = static_cast<std::size_t>(job.stats.n_prompt),
                           .step = static_cast<std::uint64_t>(job.stats.n_tokens)},
@@ -67,12 +70,16 @@ std::optional<JobEnded> Scheduler::take(Job& job, TokenId token, std::span<const
     return JobEnded{.reason = StopReason::EndToken};
   ++job.stats.n_tokens;
   job.emit(JobToken{token, logits});
+  TokenConstraint* constraint = job.request.constraint.get();
+  if (constraint != nullptr) constraint->accept(token);
   if (job.text) {
     const StopMatcher::Output output = job.text->feed(token);
     if (!output.text.empty()) job.emit(JobText{output.text});
     if (output.stopped_by)
       return JobEnded{.reason = StopReason::StopString, .stop = output.stopped_by};
   }
+  if (constraint != nullptr && constraint->must_end())
+    return JobEnded{.reason = StopReason::EndToken};
   if (job.request.max_tokens > 0 && job.stats.n_tokens >= job.request.max_tokens)
     return JobEnded{.reason = StopReason::MaxTokens};
   if (static_cast<std::int64_t>(job.history.size()) > job.session->max_length())

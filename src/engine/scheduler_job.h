@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -18,6 +19,7 @@
 #include "base/token_id.h"
 #include "engine/generate.h"
 #include "runtime/sampling_params.h"
+#include "runtime/token_constraint.h"
 
 namespace moeflux {
 
@@ -26,10 +28,11 @@ using JobId = std::uint64_t;
 struct JobRequest {
   std::vector<TokenId> prompt = {};
   SamplingParams sampling = {};
-  std::int64_t max_tokens = 0;            // 0: as many as the context holds
-  std::vector<TokenId> stop_tokens = {};  // besides the model's own
-  std::vector<std::string> stop = {};     // texts that end the answer; not part of it
-  bool ignore_end = false;                // go on past the model's own end tokens
+  std::int64_t max_tokens = 0;                       // 0: as many as the context holds
+  std::vector<TokenId> stop_tokens = {};             // besides the model's own
+  std::vector<std::string> stop = {};                // texts that end the answer; not part of it
+  bool ignore_end = false;                           // go on past the model's own end tokens
+  std::shared_ptr<TokenConstraint> constraint = {};  // what the answer may be; this job's own
   // Lengths of the prompt worth coming back to (the ends of its messages): passes end there, and
   // SessionHooks::remember is called.
   std::vector<std::int64_t> keep_at = {};

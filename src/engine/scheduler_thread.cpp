@@ -1,5 +1,6 @@
 #include "engine/scheduler_thread.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
@@ -7,7 +8,11 @@
 namespace moeflux {
 
 SchedulerThread::SchedulerThread(Engine& engine, SchedulerOptions options)
-    : scheduler_(engine, std::move(options)),
+    : scheduler_(engine,
+                 [&] {
+                   options.is_cancelled = [this](JobId id) { return is_cancelled(id); };
+                   return std::move(options);
+                 }()),
       max_jobs_(scheduler_.max_jobs()),
       thread_([this] { run(); }) {}
 
@@ -39,6 +44,12 @@ void SchedulerThread::cancel(JobId id) {
     inbox_.cancelled.push_back(id);
   }
   wake_.notify_one();
+}
+
+bool SchedulerThread::is_cancelled(JobId id) const {
+  const std::lock_guard lock(mutex_);
+  return stopping_ ||
+         std::find(inbox_.cancelled.begin(), inbox_.cancelled.end(), id) != inbox_.cancelled.end();
 }
 
 void SchedulerThread::post(std::function<void(Scheduler&)> work) {

@@ -55,6 +55,7 @@ class SchedulerThread {
 
   void run();
   void deliver(Inbox inbox);
+  bool is_cancelled(JobId id) const;  // since the last delivery
 
   Scheduler scheduler_;  // after construction used by thread_ only, but for prepare()
   const std::size_t max_jobs_;

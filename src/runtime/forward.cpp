@@ -22,7 +22,8 @@ std::uint64_t Forward::workspace_floats(const ModelConfig& config, std::int64_t 
   return moeflux::workspace_floats(config, max_tokens);
 }
 
-void Forward::run(std::span<const Span> batch, ForwardObserver* observer) {
+void Forward::run(std::span<const Span> batch, ForwardObserver* observer,
+                  const std::function<bool()>& cancelled) {
   std::int64_t n = 0;
   for (const Span& span :
        batch) {  // before any session begins, so that a refused span costs the others nothing
@@ -40,42 +41,57 @@ void Forward::run(std::span<const Span> batch, ForwardObserver* observer) {
   const std::int64_t d = config_.d_model;
   Workspace::Frame frame(workspace_);
   float* x = frame.floats(n * d);
+  try {
+    run_layers(batch, cancelled, x, n);
+  } catch (...) {
+    for (const Span& span : batch) span.session->abandon();
+    throw;
+  }
+
+  float* h = frame.floats(n * d);
+  norm(x, tensors_.final_norm, n, h);
+  if (observer_ != nullptr) observer_->on_hidden(config_.n_layers(), h, n);
+  const float* rows = h;
+  for (const Span& span : batch) {
+    const std::int64_t n_floats = std::ssize(span.tokens) * d;
+    if (span.hidden != nullptr) std::copy_n(rows, n_floats, span.hidden);
+    rows += n_floats;
+  }
+  head(batch, h, x);
+  for (const Span& span : batch) span.session->commit(span.tokens);
+}
+
+void Forward::run_layers(std::span<const Span> batch, const std::function<bool()>& cancelled,
+                         float* x, std::int64_t n) {
   std::int64_t row = 0;
   for (const Span& span : batch) {
-    backend_.embed({tensors_.embed, span.tokens, x + row * d});
-    row += static_cast<std::int64_t>(span.tokens.size());
+    backend_.embed({tensors_.embed, span.tokens, x + row * config_.d_model});
+    row += std::ssize(span.tokens);
   }
   if (observer_ != nullptr) observer_->on_hidden(0, x, n);
 
   layer_index_ = -1;
   look_ahead(x, n);
   for (int i = 0; i < config_.n_layers(); ++i) {
+    if (cancelled && cancelled()) fail(Errc::Cancelled, "cancelled");
     layer_index_ = i;
     rows_.clear();
     row = 0;
     for (const Span& span : batch) {
-      const auto n_span = static_cast<std::int64_t>(span.tokens.size());
-      rows_.push_back({&span.session->layer(i), row, n_span, span.session->length(), span.session,
-                       span.n_drafts});
+      const std::int64_t n_span = std::ssize(span.tokens);
+      rows_.push_back({.state = &span.session->layer(i),
+                       .first = row,
+                       .n = n_span,
+                       .position = span.session->length(),
+                       .session = span.session,
+                       .n_drafts = span.n_drafts,
+                       .keep_before = span.undo_on_failure});
       row += n_span;
     }
     layer(config_.layers[static_cast<std::size_t>(i)], tensors_.layers[static_cast<std::size_t>(i)],
           rows_, x, n);
     if (observer_ != nullptr && i + 1 < config_.n_layers()) observer_->on_hidden(i + 1, x, n);
   }
-
-  float* h = frame.floats(n * d);
-  norm(x, tensors_.final_norm, n, h);
-  if (observer_ != nullptr) observer_->on_hidden(config_.n_layers(), h, n);
-  row = 0;
-  for (const Span& span : batch) {
-    const auto n_span = static_cast<std::int64_t>(span.tokens.size());
-    const float* rows = h + row * d;
-    if (span.hidden != nullptr) std::copy_n(rows, n_span * d, span.hidden);
-    row += n_span;
-  }
-  head(batch, h, x);
-  for (const Span& span : batch) span.session->commit(span.tokens);
 }
 
 // x <- x + mixer(norm(x)); x <- x + ffn(norm(x))
@@ -133,7 +149,12 @@ void Forward::run_mtp(const MtpSpan& span) {
   float* x = embedded;
   backend_.matmul({t.fc, pair, 2 * d, n, x, d});
 
-  const Rows rows{&session.mtp(), 0, n, session.mtp_length(), &session, 0};
+  const Rows rows{.state = &session.mtp(),
+                  .first = 0,
+                  .n = n,
+                  .position = session.mtp_length(),
+                  .session = &session,
+                  .n_drafts = 0};
   layer(*config_.mtp, t.layer, {&rows, 1}, x, n);
   float* h = frame.floats(n * d);
   norm(x, t.final_norm, n, h);

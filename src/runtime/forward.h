@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -31,6 +32,9 @@ struct Span {
   float* hidden =
       nullptr;  // [tokens.size(), d_model] after the final norm, or null when not wanted
   std::int64_t n_drafts = 0;  // the last tokens are guesses: session->take_back() may follow
+  // A failed pass leaves the session as it was. Costs a copy of the recurrent state, and needs
+  // session->can_keep_before(); not together with drafts.
+  bool undo_on_failure = false;
 };
 
 // Rows of the MTP head. hidden[i] is the trunk's output (after the final norm) at the position of
@@ -74,9 +78,11 @@ class Forward {
   // prefetched; 0: none. Changes when bytes are read, never a result.
   void set_lookahead(int width) { lookahead_ = width; }
 
-  // Runs the batch and advances its sessions. Throws Error; sessions of a failed batch are
-  // poisoned.
-  void run(std::span<const Span> batch, ForwardObserver* observer = nullptr);
+  // Runs the batch and advances its sessions. Throws Error; sessions of a failed batch are as they
+  // were or poisoned, see session.h. `cancelled`, when given, is asked before every layer; true
+  // throws Error(Cancelled).
+  void run(std::span<const Span> batch, ForwardObserver* observer = nullptr,
+           const std::function<bool()>& cancelled = {});
 
   // The MTP head alone; advances mtp_length().
   void run_mtp(const MtpSpan& span);
@@ -95,8 +101,11 @@ class Forward {
     std::int64_t position;  // of the first row in its sequence
     Session* session;
     std::int64_t n_drafts;  // of these rows, the last ones
+    bool keep_before = false;
   };
 
+  void run_layers(std::span<const Span> batch, const std::function<bool()>& cancelled, float* x,
+                  std::int64_t n);
   void layer(const LayerSpec& spec, const LayerTensors<Resident>& tensors,
              std::span<const Rows> rows, float* x, std::int64_t n);
   void norm(const float* x, const float* weight, std::int64_t n, float* out);

@@ -251,6 +251,20 @@ void Session::begin(std::int64_t n_tokens, std::int64_t n_drafts) {
   MOEFLUX_ASSERT(!is_recurrent() || n_drafts <= static_cast<std::int64_t>(before_drafts_.size()));
   n_drafts_ = n_drafts;
   in_pass_ = true;
+  n_kept_before_ = 0;
+  lost_before_ = false;
+}
+
+void Session::abandon() {
+  if (!in_pass_ || lost_before_) return;
+  for (std::size_t i = 0; i < n_kept_before_; ++i) std::swap(delta(i), before_drafts_[0][i]);
+  n_drafts_ = 0;
+  in_pass_ = false;
+}
+
+DeltaState& Session::before_pass(int layer) {
+  MOEFLUX_ASSERT(n_kept_before_ < recurrent_.size() && recurrent_[n_kept_before_] == layer);
+  return before_drafts_[0][n_kept_before_++];
 }
 
 void Session::commit(std::span<const TokenId> tokens) {

@@ -5,8 +5,9 @@
 // where a copy of it was kept. Two kinds of copies exist: checkpoints, kept until they are evicted,
 // and those a pass leaves behind for tokens that were only drafted.
 //
-// Invariant: length() advances only after a whole forward pass has succeeded. A pass that fails
-// half-way leaves the session poisoned: it refuses to go on until reset() or rewind().
+// Invariant: length() advances only after a whole forward pass has succeeded. After one that fails
+// half-way the session is what it was, where nothing recurrent was overwritten or a copy was kept;
+// else it is poisoned: it refuses to go on until reset() or rewind().
 #pragma once
 
 #include <cstdint>
@@ -111,9 +112,18 @@ class Session {
   // For the forward pass.
   // Throws LimitExceeded when n_tokens do not fit, Error when poisoned.
   void check(std::int64_t n_tokens) const;
-  // check(); from here to commit() a failure poisons. The last n_drafts tokens may be taken back.
+  // check(); from here to commit() a failure poisons, unless abandon() mends it. The last n_drafts
+  // tokens may be taken back.
   void begin(std::int64_t n_tokens, std::int64_t n_drafts = 0);
   void commit(std::span<const TokenId> tokens);
+  // The pass failed: as if it had not begun, if no recurrent layer has run whose state from before
+  // the pass is lost.
+  void abandon();
+  // Whether a pass without drafts can leave that state behind.
+  bool can_keep_before() const { return !is_recurrent() || !before_drafts_.empty(); }
+  // Where it does so for a layer, before changing it.
+  DeltaState& before_pass(int layer);
+  void lose_before() { lost_before_ = true; }  // a layer is being changed, and nothing was kept
   // Where the pass leaves the recurrent state of a layer as it is before its i-th draft.
   DeltaState& before_draft(int layer, std::int64_t i);
   void begin_mtp(std::int64_t position);  // its next row is that position's
@@ -145,8 +155,10 @@ class Session {
   std::vector<TokenId> tokens_;
   std::int64_t mtp_start_ = 0;
   std::int64_t mtp_length_ = 0;
-  std::int64_t n_drafts_ = 0;  // of the last pass that can still be taken back
-  bool in_pass_ = false;       // still set when the next pass begins: the last one failed
+  std::int64_t n_drafts_ = 0;      // of the last pass that can still be taken back
+  bool in_pass_ = false;           // still set when the next pass begins: the last one failed
+  std::size_t n_kept_before_ = 0;  // of recurrent_, the first ones, whose states were kept
+  bool lost_before_ = false;
   std::vector<LayerState> layers_;
   std::optional<LayerState> mtp_;
   std::vector<int> recurrent_;           // layers with a recurrent state

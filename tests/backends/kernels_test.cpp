@@ -8,6 +8,8 @@
 #include <gtest/gtest.h>
 
 #include "backends/cpu/delta_step.h"
+#include "backends/cpu/row_dots.h"
+#include "backends/cpu/rows.h"
 #include "backends/cpu_backends.h"
 #include "backends/random_weight.h"
 #include "support/expect_error.h"
@@ -28,7 +30,7 @@ TEST(Kernels, ScalarComesFirstAndIsAlwaysThere) {
   ASSERT_FALSE(cpu::supported_kernels().empty());
   EXPECT_STREQ(cpu::supported_kernels()[0]->name, "scalar");
   for (const KernelTable* table : cpu::supported_kernels()) {
-    EXPECT_TRUE(table->decode_row && table->dot && table->dot_rows && table->axpy &&
+    EXPECT_TRUE(table->decode_row && table->dot && table->row_dots && table->axpy &&
                 table->matvec && table->delta_step)
         << table->name;
   }
@@ -71,18 +73,37 @@ TEST_P(Tables, DotIsTheScalarOne) {
   }
 }
 
-TEST_P(Tables, DotRowsIsManyDots) {
+// Every size of a tile and its remainders, rows longer than a block of columns, tails, operands at
+// odd addresses; what lies between the outputs must stay.
+TEST_P(Tables, RowDotsAreManyDots) {
   Random random(3);
-  for (const std::int64_t n : {1, 7, 16, 17, 40, 96}) {
-    for (const std::int64_t n_rows : {0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17}) {
-      const std::int64_t x_stride = n + 3, y_stride = 5;
-      const std::vector<float> a = random.floats(n), x = random.floats(n_rows * x_stride + 1);
-      std::vector<float> want(static_cast<std::size_t>(n_rows * y_stride + 1), -7), got = want;
-      for (std::int64_t r = 0; r < n_rows; ++r) {
-        want[r * y_stride] = scalar().dot(a.data(), x.data() + r * x_stride, n);
+  for (const std::int64_t n : {0, 1, 15, 16, 17, 48, 512, 530, 1100}) {
+    for (const std::int64_t n_a : {0, 1, 2, 3, 4, 5, 6, 7, 12, 13}) {
+      for (const std::int64_t n_x : {0, 1, 2, 3, 4, 5, 6, 7, 8, 23, 24, 25}) {
+        if (n > 48 && n_x * n_a > 90 && (n_x != 25 || n_a != 13)) continue;  // to be quick
+        const std::int64_t a_stride = n + 1, x_stride = n + 3, y_stride = n_a + 2;
+        const std::vector<float> a = random.floats(n_a * a_stride + 1),
+                                 x = random.floats(n_x * x_stride + 1);
+        std::vector<float> want(static_cast<std::size_t>(n_x * y_stride + 1), -7), got = want;
+        for (std::int64_t i = 0; i < n_x; ++i) {
+          for (std::int64_t r = 0; r < n_a; ++r) {
+            want[i * y_stride + r] =
+                scalar().dot(a.data() + 1 + r * a_stride, x.data() + 1 + i * x_stride, n);
+          }
+        }
+        table().row_dots({.a = a.data() + 1,
+                          .a_stride = a_stride,
+                          .n_a = n_a,
+                          .x = x.data() + 1,
+                          .x_stride = x_stride,
+                          .n_x = n_x,
+                          .n = n,
+                          .y = got.data(),
+                          .y_stride = y_stride,
+                          .next = nullptr,
+                          .next_bytes = 0});
+        expect_same_bits(want, got, fmt::format("{} x {} rows of {}", n_a, n_x, n));
       }
-      table().dot_rows(a.data(), x.data(), x_stride, n_rows, n, got.data(), y_stride);
-      expect_same_bits(want, got, fmt::format("{} rows of {}", n_rows, n));
     }
   }
 }
@@ -122,19 +143,31 @@ TEST_P(Tables, MatvecIsDecodingAndDots) {
   Random random(6);
   for (const WeightFormat& format : test::all_formats()) {
     for (const std::int64_t wanted : {1, 17, 64, 250, 512}) {
-      const std::int64_t cols = test::fitting_cols(format, wanted);
+      const std::int64_t cols = test::fitting_cols(format, wanted), x_stride = cols + 1;
       const RandomWeight weight(random, format, 11, cols);
-      const std::vector<float> x = random.floats(cols);
+      const std::vector<float> x = random.floats(6 * x_stride);
       std::vector<float> row(static_cast<std::size_t>(cols));
-      for (const std::int64_t first : {0, 3}) {
+      for (const std::int64_t n : {1, 2, 3, 4, 6}) {
         for (const std::int64_t n_rows : {0, 1, 3, 4, 5, 8}) {
-          std::vector<float> want(static_cast<std::size_t>(n_rows + 1), -7), got = want;
+          const std::int64_t first = n % 2 * 3, y_stride = n_rows + 2;
+          std::vector<float> want(static_cast<std::size_t>(n * y_stride), -7), got = want;
           for (std::int64_t r = 0; r < n_rows; ++r) {
             scalar().decode_row(weight.view(), first + r, row.data());
-            want[r] = scalar().dot(row.data(), x.data(), cols);
+            for (std::int64_t i = 0; i < n; ++i)
+              want[i * y_stride + r] = scalar().dot(row.data(), x.data() + i * x_stride, cols);
           }
-          table().matvec(weight.view(), first, n_rows, x.data(), got.data(), row.data());
-          expect_same_bits(want, got, fmt::format("{} {}", test::format_name(format), cols));
+          const WeightView view = weight.view();
+          table().matvec({.matrix = &view,
+                          .row = first,
+                          .n_rows = n_rows,
+                          .x = x.data(),
+                          .x_stride = x_stride,
+                          .n = n,
+                          .y = got.data(),
+                          .y_stride = y_stride,
+                          .scratch = row.data()});
+          expect_same_bits(want, got,
+                           fmt::format("{} {} x {}", test::format_name(format), cols, n));
         }
       }
     }
@@ -193,6 +226,59 @@ TEST_P(Tables, EveryFp8) {
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     EXPECT_EQ(std::isnan(got[i]), (bytes[i] & 0x7F) == 0x7F) << i;
     EXPECT_TRUE(std::isnan(want[i]) || std::memcmp(&want[i], &got[i], 4) == 0) << i;
+  }
+}
+
+void expect_same_or_nan(std::span<const float> want, std::span<const float> got, float scale) {
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    EXPECT_TRUE(std::isnan(want[i]) ? std::isnan(got[i])
+                                    : std::memcmp(&want[i], &got[i], sizeof(float)) == 0)
+        << "scale " << scale << ", " << i << ": " << want[i] << " != " << got[i];
+  }
+}
+
+// Scales that cannot take a power of two, and rows with and without a NaN.
+TEST_P(Tables, Fp8ScalesOfAnySize) {
+  Random random(8);
+  constexpr std::int64_t kRows = 9, kCols = 128 + 64 + 16;
+  std::vector<std::byte> bytes(kRows * kCols);
+  for (std::byte& b : bytes)
+    b = static_cast<std::byte>(random.integer(0, 0x7E) | random.integer(0, 1) << 7);
+  bytes[3 * kCols + 100] = std::byte{0x7F};
+  bytes[5 * kCols + 207] = std::byte{0xFF};
+  const std::vector<float> x = random.floats(2 * kCols);
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  for (const float scale : {0.0f, 1e-45f, -1e-38f, 0.01f, 127.99f, 128.0f, -300.0f, 0x1p118f,
+                            -3e38f, kInf, std::numeric_limits<float>::quiet_NaN()}) {
+    const std::vector<float> scales{scale, 0.5f};
+    const WeightView view{
+        .format = {.kind = WeightKind::Fp8Block, .block = 128, .scale_dtype = DType::F32},
+        .rows = kRows,
+        .cols = kCols,
+        .data = bytes.data(),
+        .scales = std::as_bytes(std::span(scales)).data(),
+        .biases = nullptr};
+    std::vector<float> want(kCols), got(kCols), products(2 * kRows), sums(2 * kRows);
+    for (std::int64_t r = 0; r < kRows; ++r) {
+      scalar().decode_row(view, r, want.data());
+      table().decode_row(view, r, got.data());
+      expect_same_or_nan(want, got, scale);
+      for (std::int64_t i = 0; i < 2; ++i)
+        sums[i * kRows + r] = scalar().dot(want.data(), x.data() + i * kCols, kCols);
+    }
+    for (const std::int64_t n : {1, 2}) {
+      table().matvec({.matrix = &view,
+                      .row = 0,
+                      .n_rows = kRows,
+                      .x = x.data(),
+                      .x_stride = kCols,
+                      .n = n,
+                      .y = products.data(),
+                      .y_stride = kRows,
+                      .scratch = got.data()});
+      const auto n_sums = static_cast<std::size_t>(n * kRows);
+      expect_same_or_nan(std::span(sums).first(n_sums), std::span(products).first(n_sums), scale);
+    }
   }
 }
 

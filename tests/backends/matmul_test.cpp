@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backends/cpu/kernels.h"
 #include "backends/cpu_backends.h"
 #include "backends/random_weight.h"
 #include "support/tolerance.h"
@@ -103,6 +104,51 @@ TEST_P(Formats, HeadMatmul) {
         expect_close(y, want, test::kKernelTolerance, what);
       });
     }
+  }
+}
+
+// Rows of several panels and activations of several blocks are dots in the order of the reference.
+TEST_P(Formats, ExactMatmulIsDots) {
+  Random random(6);
+  const RandomWeight w = weight(random, 29, 6000);
+  const cpu::KernelTable& scalar = cpu::scalar_kernels();
+  constexpr std::int64_t kMost = 30;
+  const std::int64_t cols = w.cols();
+  const std::vector<float> x = random.floats(kMost * cols);
+  std::vector<float> row(static_cast<std::size_t>(cols)), want(29 * kMost);
+  for (std::int64_t r = 0; r < 29; ++r) {
+    scalar.decode_row(w.view(), r, row.data());
+    for (std::int64_t i = 0; i < kMost; ++i)
+      want[i * 29 + r] = scalar.dot(row.data(), x.data() + i * cols, cols);
+  }
+  for (const std::string& isa : test::supported_isas()) {
+    const auto backend = test::cpu_backend(isa, 2);
+    for (const std::int64_t n : {4, 5, 8, 9, 30}) {
+      std::vector<float> y(static_cast<std::size_t>(n * 29));
+      backend->matmul({w.view(), x.data(), cols, n, y.data(), 29});
+      test::expect_same_bits(std::span(want).first(y.size()), y, isa + std::to_string(n));
+    }
+  }
+}
+
+// Transposed, each output is a sum over rows in order.
+TEST_P(Formats, TransposedHeadMatmulIsSumsInOrder) {
+  Random random(7);
+  const std::int64_t rows = 70, n = 5;
+  const RandomWeight w = weight(random, rows, 100);
+  const std::int64_t cols = w.cols();
+  const std::vector<float> x = random.floats(n * rows);
+  std::vector<float> row(static_cast<std::size_t>(cols)), want(static_cast<std::size_t>(n * cols));
+  for (std::int64_t r = 0; r < rows; ++r) {
+    cpu::scalar_kernels().decode_row(w.view(), r, row.data());
+    for (std::int64_t i = 0; i < n; ++i)
+      cpu::scalar_kernels().axpy(x[i * rows + r], row.data(), want.data() + i * cols, cols);
+  }
+  for (const std::string& isa : test::supported_isas()) {
+    std::vector<float> y(want.size(), -7);
+    test::cpu_backend(isa)->head_matmul(
+        {w.view(), 1, rows, 0, rows, true, x.data(), rows, rows, n, y.data(), cols, cols});
+    test::expect_same_bits(want, y, isa);
   }
 }
 

@@ -181,6 +181,52 @@ TEST_F(Rewind, DraftsTakenBackLeaveNoTrace) {
   }
 }
 
+// Broken off before any layer, a session that keeps a copy is what it was.
+TEST_F(Rewind, APassThatIsBrokenOffLeavesNoTrace) {
+  for (const char* name : {kHybrid, kLatent}) {
+    LoadedModel model(fixture_path(name));
+    const auto prompt = tokens(model, 9, 1), lost = tokens(model, 6, 2), more = tokens(model, 5, 3);
+    std::vector<TokenId> all = prompt;
+    all.insert(all.end(), more.begin(), more.end());
+    const auto want = fresh(model, all);
+    for (int layer = 0; layer < model.config().n_layers(); ++layer) {
+      Session one = session(model, 0, 1);
+      ASSERT_TRUE(one.can_keep_before());
+      model.feed(one, prompt);
+      const Span span{
+          .session = &one, .tokens = lost, .logits_of = LogitsOf::None, .undo_on_failure = true};
+      int n_asked = 0;
+      expect_error(Errc::Cancelled, {}, [&] {
+        model.forward().run({&span, 1}, nullptr, [&] { return n_asked++ == layer; });
+      });
+      EXPECT_EQ(n_asked, layer + 1);
+      EXPECT_FALSE(one.is_poisoned());
+      EXPECT_EQ(one.length(), 9);
+      expect_same_bits(want, last_row(model, model.feed(one, more)));
+    }
+  }
+}
+
+TEST_F(Rewind, WithoutACopyABrokenPassPoisonsWhatIsRecurrent) {
+  LoadedModel model(fixture_path(kHybrid));
+  Session one = session(model, 0);
+  EXPECT_FALSE(one.can_keep_before());
+  const auto prompt = tokens(model, 9, 1);
+  const auto break_off = [&](int layer) {
+    const Span span{.session = &one, .tokens = prompt, .logits_of = LogitsOf::None};
+    int n_asked = 0;
+    expect_error(Errc::Cancelled, {}, [&] {
+      model.forward().run({&span, 1}, nullptr, [&] { return n_asked++ == layer; });
+    });
+  };
+  break_off(0);  // nothing has run
+  EXPECT_FALSE(one.is_poisoned());
+  break_off(model.config().n_layers() - 1);
+  EXPECT_TRUE(one.is_poisoned());
+  one.reset();
+  expect_same_bits(fresh(model, prompt), last_row(model, model.feed(one, prompt)));
+}
+
 TEST_F(Rewind, AdoptTakesOverWhatWasWritten) {
   LoadedModel model(fixture_path(kHybrid));
   Session one = session(model, 1);

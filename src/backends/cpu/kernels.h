@@ -15,6 +15,8 @@ namespace moeflux::cpu {
 
 struct AttentionKernels;
 struct DeltaStep;
+struct Matvec;
+struct RowDots;
 
 struct KernelTable {
   const char* name;
@@ -22,13 +24,9 @@ struct KernelTable {
   // Row `row` of a matrix as floats: out[cols].
   void (*decode_row)(const WeightView& matrix, std::int64_t row, float* out) noexcept;
   float (*dot)(const float* a, const float* b, std::int64_t n) noexcept;
-  // y[i * y_stride] = dot(a, x + i * x_stride) for n_rows rows of x.
-  void (*dot_rows)(const float* a, const float* x, std::int64_t x_stride, std::int64_t n_rows,
-                   std::int64_t n, float* y, std::int64_t y_stride) noexcept;
+  void (*row_dots)(const RowDots& op) noexcept;                                  // many dots
   void (*axpy)(float scale, const float* x, float* y, std::int64_t n) noexcept;  // y += scale * x
-  // y[r] = dot(row `row + r` of a matrix, x) for n_rows rows; scratch: its cols floats.
-  void (*matvec)(const WeightView& matrix, std::int64_t row, std::int64_t n_rows, const float* x,
-                 float* y, float* scratch) noexcept;
+  void (*matvec)(const Matvec& op) noexcept;  // rows of a matrix with few others
   void (*delta_step)(const DeltaStep& step) noexcept;
   void (*sigmoid_row)(const float* x, float* y, std::int64_t n) noexcept;  // y = 1 / (1 + exp(-x))
   void (*silu_row)(const float* x, float* y, std::int64_t n) noexcept;     // y = x / (1 + exp(-x))

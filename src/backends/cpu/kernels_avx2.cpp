@@ -9,6 +9,7 @@
 #include "backends/cpu/attention_kernels.h"
 #include "backends/cpu/delta_step.h"
 #include "backends/cpu/kernels.h"
+#include "backends/cpu/row_dots.h"
 #include "backends/cpu/rows.h"
 
 namespace moeflux::cpu {
@@ -48,26 +49,6 @@ float dot(const float* a, const float* b, std::int64_t n) noexcept {
   return finish(s, a + i, b + i, n - i);
 }
 
-void dot_rows(const float* a, const float* x, std::int64_t x_stride, std::int64_t n_rows,
-              std::int64_t n, float* y, std::int64_t y_stride) noexcept {
-  constexpr int kRows = 4;  // independent chains hide the latency of an add
-  std::int64_t row = 0;
-  for (; row + kRows <= n_rows; row += kRows) {
-    const float* b = x + row * x_stride;
-    Sums s[kRows];
-    for (Sums& each : s) each = {_mm256_setzero_ps(), _mm256_setzero_ps()};
-    std::int64_t i = 0;
-    for (; i + 16 <= n; i += 16) {
-      const __m256 low = _mm256_loadu_ps(a + i);
-      const __m256 high = _mm256_loadu_ps(a + i + 8);
-      for (int r = 0; r < kRows; ++r) accumulate(s[r], low, high, b + r * x_stride + i);
-    }
-    for (int r = 0; r < kRows; ++r)
-      y[(row + r) * y_stride] = finish(s[r], a + i, b + r * x_stride + i, n - i);
-  }
-  for (; row < n_rows; ++row) y[row * y_stride] = dot(a, x + row * x_stride, n);
-}
-
 void axpy(float scale, const float* x, float* y, std::int64_t n) noexcept {
   const __m256 s = _mm256_set1_ps(scale);
   std::int64_t i = 0;
@@ -84,7 +65,7 @@ const KernelTable& avx2_kernels() {
   static const KernelTable kTable{.name = "avx2",
                                   .decode_row = decode_row_avx2,
                                   .dot = dot,
-                                  .dot_rows = dot_rows,
+                                  .row_dots = row_dots<Floats8>,
                                   .axpy = axpy,
                                   .matvec = matvec_avx2,
                                   .delta_step = delta_step<Floats8>,

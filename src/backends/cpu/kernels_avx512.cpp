@@ -9,6 +9,7 @@
 #include "backends/cpu/attention_kernels.h"
 #include "backends/cpu/delta_step.h"
 #include "backends/cpu/kernels.h"
+#include "backends/cpu/row_dots.h"
 #include "backends/cpu/rows.h"
 
 namespace moeflux::cpu {
@@ -47,27 +48,6 @@ float dot(const float* a, const float* b, std::int64_t n) noexcept {
   return finish(add_tail(sum, a + i, b + i, n - i));
 }
 
-void dot_rows(const float* a, const float* x, std::int64_t x_stride, std::int64_t n_rows,
-              std::int64_t n, float* y, std::int64_t y_stride) noexcept {
-  constexpr int kRows = 8;  // independent chains hide the latency of an add
-  std::int64_t row = 0;
-  for (; row + kRows <= n_rows; row += kRows) {
-    const float* b = x + row * x_stride;
-    __m512 sums[kRows];
-    for (__m512& sum : sums) sum = _mm512_setzero_ps();
-    std::int64_t i = 0;
-    for (; i + 16 <= n; i += 16) {
-      const __m512 values = _mm512_loadu_ps(a + i);
-      for (int r = 0; r < kRows; ++r)
-        sums[r] = accumulate(sums[r], values, _mm512_loadu_ps(b + r * x_stride + i));
-    }
-    for (int r = 0; r < kRows; ++r) {
-      y[(row + r) * y_stride] = finish(add_tail(sums[r], a + i, b + r * x_stride + i, n - i));
-    }
-  }
-  for (; row < n_rows; ++row) y[row * y_stride] = dot(a, x + row * x_stride, n);
-}
-
 void axpy(float scale, const float* x, float* y, std::int64_t n) noexcept {
   const __m512 s = _mm512_set1_ps(scale);
   std::int64_t i = 0;
@@ -88,7 +68,7 @@ const KernelTable& avx512_kernels() {
   static const KernelTable kTable{.name = "avx512",
                                   .decode_row = decode_row_avx512,
                                   .dot = dot,
-                                  .dot_rows = dot_rows,
+                                  .row_dots = row_dots<Floats16>,
                                   .axpy = axpy,
                                   .matvec = matvec_avx512,
                                   .delta_step = delta_step<Floats16>,

@@ -8,6 +8,7 @@
 #include "backends/cpu/attention_kernels.h"
 #include "backends/cpu/delta_step.h"
 #include "backends/cpu/kernels.h"
+#include "backends/cpu/row_dots.h"
 #include "backends/cpu/rows.h"
 
 namespace moeflux::cpu {
@@ -18,10 +19,10 @@ struct Sums {
   float32x4_t lanes[4] = {};
 };
 
-void accumulate(Sums& s, const float32x4_t (&a)[4], const float* b) noexcept {
+void accumulate(Sums& s, const float* a, const float* b) noexcept {
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
-    s.lanes[i] = vaddq_f32(s.lanes[i], vmulq_f32(a[i], vld1q_f32(b + 4 * i)));
+    s.lanes[i] = vaddq_f32(s.lanes[i], vmulq_f32(vld1q_f32(a + 4 * i), vld1q_f32(b + 4 * i)));
   }
 }
 
@@ -39,39 +40,11 @@ float finish(Sums s, const float* a, const float* b, std::int64_t n_tail) noexce
   return vget_lane_f32(two, 0) + vget_lane_f32(two, 1);
 }
 
-// Dots of a with Rows rows of x. Several at once hide the latency of an add.
-template <int Rows>
-void dots(const float* a, const float* x, std::int64_t x_stride, std::int64_t n, float* y,
-          std::int64_t y_stride) noexcept {
-  Sums s[Rows];
-  std::int64_t i = 0;
-  for (; i + 16 <= n; i += 16) {
-    const float32x4_t some[4] = {vld1q_f32(a + i), vld1q_f32(a + i + 4), vld1q_f32(a + i + 8),
-                                 vld1q_f32(a + i + 12)};
-#pragma GCC unroll 4
-    for (int r = 0; r < Rows; ++r) accumulate(s[r], some, x + r * x_stride + i);
-  }
-#pragma GCC unroll 4
-  for (int r = 0; r < Rows; ++r) {
-    y[r * y_stride] = finish(s[r], a + i, x + r * x_stride + i, n - i);
-  }
-}
-
 float dot(const float* a, const float* b, std::int64_t n) noexcept {
-  float sum;
-  dots<1>(a, b, 0, n, &sum, 0);
-  return sum;
-}
-
-void dot_rows(const float* a, const float* x, std::int64_t x_stride, std::int64_t n_rows,
-              std::int64_t n, float* y, std::int64_t y_stride) noexcept {
-  std::int64_t row = 0;
-  for (; row + 4 <= n_rows; row += 4) {
-    dots<4>(a, x + row * x_stride, x_stride, n, y + row * y_stride, y_stride);
-  }
-  for (; row < n_rows; ++row) {
-    dots<1>(a, x + row * x_stride, x_stride, n, y + row * y_stride, y_stride);
-  }
+  Sums s;
+  std::int64_t i = 0;
+  for (; i + 16 <= n; i += 16) accumulate(s, a + i, b + i);
+  return finish(s, a + i, b + i, n - i);
 }
 
 void axpy(float scale, const float* x, float* y, std::int64_t n) noexcept {
@@ -89,7 +62,7 @@ KernelTable table(const char* name, const Q8Kernels& q8) noexcept {
   return {.name = name,
           .decode_row = decode_row_neon,
           .dot = dot,
-          .dot_rows = dot_rows,
+          .row_dots = row_dots<Floats4>,
           .axpy = axpy,
           .matvec = matvec_neon,
           .delta_step = delta_step<Floats4>,

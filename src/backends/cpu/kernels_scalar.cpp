@@ -3,6 +3,8 @@
 #include "backends/cpu/attention_kernels.h"
 #include "backends/cpu/delta_step.h"
 #include "backends/cpu/kernels.h"
+#include "backends/cpu/row_dots.h"
+#include "backends/cpu/rows.h"
 #include "quant/codec.h"
 
 namespace moeflux::cpu {
@@ -23,21 +25,20 @@ float dot(const float* a, const float* b, std::int64_t n) noexcept {
   return sum[0];
 }
 
-void dot_rows(const float* a, const float* x, std::int64_t x_stride, std::int64_t n_rows,
-              std::int64_t n, float* y, std::int64_t y_stride) noexcept {
-  for (std::int64_t i = 0; i < n_rows; ++i) y[i * y_stride] = dot(a, x + i * x_stride, n);
+void dots_one_by_one(const RowDots& op) noexcept {
+  for (std::int64_t i = 0; i < op.n_x; ++i) {
+    for (std::int64_t r = 0; r < op.n_a; ++r) {
+      op.y[i * op.y_stride + r] = dot(op.a + r * op.a_stride, op.x + i * op.x_stride, op.n);
+    }
+  }
 }
 
 void axpy(float scale, const float* x, float* y, std::int64_t n) noexcept {
   for (std::int64_t i = 0; i < n; ++i) y[i] += scale * x[i];
 }
 
-void matvec(const WeightView& m, std::int64_t row, std::int64_t n_rows, const float* x, float* y,
-            float* scratch) noexcept {
-  for (std::int64_t r = 0; r < n_rows; ++r) {
-    decode_row(m, row + r, scratch);
-    y[r] = dot(scratch, x, m.cols);
-  }
+void matvec(const Matvec& op) noexcept {
+  matvec_by_rows(scalar_kernels(), op);
 }
 
 }  // namespace
@@ -46,7 +47,7 @@ const KernelTable& scalar_kernels() {
   static const KernelTable kTable{.name = "scalar",
                                   .decode_row = decode_row,
                                   .dot = dot,
-                                  .dot_rows = dot_rows,
+                                  .row_dots = dots_one_by_one,
                                   .axpy = axpy,
                                   .matvec = matvec,
                                   .delta_step = delta_step<Floats4>,

@@ -1,21 +1,50 @@
-// Products with stored weights. A weight row is decoded once and used for all tokens, or on the way
-// for a few; each output is one dot product in a fixed order, so the number of tokens in a call
-// changes nothing.
+// Products with stored weights. For many tokens a panel of weight rows is decoded and used for as
+// many of them as a cache holds, for few it is decoded on the way; each output is one dot product
+// in a fixed order, so the number of tokens in a call changes nothing.
 #include <algorithm>
+#include <cstdint>
 
+#include "backends/cpu/attention_kernels.h"
 #include "backends/cpu/cpu_backend.h"
+#include "backends/cpu/row_dots.h"
+#include "backends/cpu/rows.h"
 
 namespace moeflux::cpu {
 namespace {
 
-constexpr std::int64_t kFewRows = 4;  // of activations: fewer do not repay decoding first
+constexpr std::int64_t kTransposedRows = 32;  // decoded at once, where all outputs take each
+constexpr std::int64_t kPanelRows = 12;  // decoded at once: a multiple of what any kernel takes
 
 // Weight rows per task: enough work to be worth a hand-over, enough tasks to share.
 std::int64_t rows_per_task(std::int64_t rows, std::int64_t cols, int n_threads) {
   const std::int64_t by_work =
       std::max<std::int64_t>(1, (1 << 14) / std::max<std::int64_t>(1, cols));
   const std::int64_t by_share = std::max<std::int64_t>(1, rows / (8 * n_threads));
-  return (std::max(by_work, by_share) + 3) / 4 * 4;  // kernels take four rows at once
+  return (std::max(by_work, by_share) + kPanelRows - 1) / kPanelRows * kPanelRows;
+}
+
+// Up to so many activations repay no decoding into memory first.
+std::int64_t few_activations(const WeightFormat& format) {
+  return format.kind == WeightKind::Affine || format.kind == WeightKind::Fp8Block ? 4 : 8;
+}
+
+// Decoded rows start at cache lines, an odd number of them apart: rows of a power of two would all
+// fall on the same few sets of a cache.
+constexpr std::int64_t kLineFloats = 16;
+std::int64_t panel_stride(std::int64_t cols) {
+  return ((cols + kLineFloats - 1) / kLineFloats | 1) * kLineFloats;
+}
+std::int64_t panel_floats(std::int64_t cols, std::int64_t rows = kPanelRows) {
+  return panel_stride(cols) * rows + kLineFloats;  // the last is for the start
+}
+float* panel_start(float* memory) {
+  const auto address = reinterpret_cast<std::uintptr_t>(memory) / sizeof(float);
+  return memory + (kLineFloats - address % kLineFloats) % kLineFloats;
+}
+
+// Activations that stay in a cache of the core while weights pass by.
+std::int64_t activations_at_once(std::int64_t cols) {
+  return std::max<std::int64_t>(24, (std::int64_t{1} << 17) / std::max<std::int64_t>(1, cols));
 }
 
 bool alike(const WeightView& a, const WeightView& b) {
@@ -25,53 +54,104 @@ bool alike(const FfnOp& a, const FfnOp& b) {
   return alike(a.gate, b.gate) && alike(a.up, b.up) && alike(a.down, b.down);
 }
 
+// y = sum over the rows r of a head of x[r] * row r, in order.
+void transposed_rows(const KernelTable& kernels, const HeadMatmulOp& op, std::int64_t first,
+                     const float* x, float* y, float* panel) {
+  const WeightView& w = op.weight;
+  const std::int64_t stride = panel_stride(w.cols);
+  for (std::int64_t i = 0; i < op.n; ++i) std::fill_n(y + i * op.y_token_stride, w.cols, 0.0f);
+  for (std::int64_t r = 0; r < op.rows; r += kTransposedRows) {
+    const std::int64_t n_rows = std::min(kTransposedRows, op.rows - r);
+    for (std::int64_t k = 0; k < n_rows; ++k)
+      kernels.decode_row(w, first + r + k, panel + k * stride);
+    kernels.attention->weighted_rows({.weights = x + r,
+                                      .weight_stride = op.x_token_stride,
+                                      .n_queries = static_cast<int>(op.n),
+                                      .rows = panel,
+                                      .row_stride = stride,
+                                      .n_rows = static_cast<int>(n_rows),
+                                      .d = static_cast<int>(w.cols),
+                                      .out = y,
+                                      .out_stride = op.y_token_stride});
+  }
+}
+
+constexpr std::int64_t kRowsInCache = 512;
+constexpr std::int64_t kRoundedRowsAtOnce = 4096;  // bounds the memory they take
+
 }  // namespace
 
 void CpuBackend::matmul(const MatmulOp& op) {
-  if (fast(op.weight)) return fast_matmul(op);
+  if (fast(op.weight)) {
+    // Pieces whose rounded rows stay in the cache while all weights pass by.
+    for (std::int64_t done = 0; done < op.n; done += kRowsInCache) {
+      MatmulOp piece = op;
+      piece.x += done * op.x_stride;
+      piece.y += done * op.y_stride;
+      piece.n = std::min(kRowsInCache, op.n - done);
+      fast_matmul(piece);
+    }
+    return;
+  }
   const WeightView& w = op.weight;
   pool_.parallel_for(w.rows, rows_per_task(w.rows, w.cols, pool_.size()),
                      [&](std::int64_t begin, std::int64_t end, int worker) {
                        exact_rows(w, begin, end, op.x, op.x_stride, op.n, op.y + begin, op.y_stride,
-                                  scratch(worker, w.cols));
+                                  scratch(worker, panel_floats(w.cols)));
                      });
 }
 
 // y[i * y_stride + r - begin] for rows r in [begin, end) and activations i.
+// memory: panel_floats(w.cols).
 void CpuBackend::exact_rows(const WeightView& w, std::int64_t begin, std::int64_t end,
                             const float* x, std::int64_t x_stride, std::int64_t n, float* y,
-                            std::int64_t y_stride, float* row) const {
-  if (n < kFewRows) {
-    for (std::int64_t i = 0; i < n; ++i)
-      kernels_.matvec(w, begin, end - begin, x + i * x_stride, y + i * y_stride, row);
-    return;
+                            std::int64_t y_stride, float* memory) const {
+  if (n <= few_activations(w.format)) {
+    return kernels_.matvec({.matrix = &w,
+                            .row = begin,
+                            .n_rows = end - begin,
+                            .x = x,
+                            .x_stride = x_stride,
+                            .n = n,
+                            .y = y,
+                            .y_stride = y_stride,
+                            .scratch = memory});
   }
-  for (std::int64_t r = begin; r < end; ++r) {
-    kernels_.decode_row(w, r, row);
-    kernels_.dot_rows(row, x, x_stride, n, w.cols, y + r - begin, y_stride);
+  const std::int64_t stride = panel_stride(w.cols), at_once = activations_at_once(w.cols);
+  const std::int64_t row_bytes = data_row_bytes(w.format, w.cols);
+  float* panel = panel_start(memory);
+  for (std::int64_t i = 0; i < n; i += at_once) {
+    for (std::int64_t r = begin; r < end; r += kPanelRows) {
+      const std::int64_t n_rows = std::min(kPanelRows, end - r);
+      for (std::int64_t k = 0; k < n_rows; ++k) kernels_.decode_row(w, r + k, panel + k * stride);
+      kernels_.row_dots({.a = panel,
+                         .a_stride = stride,
+                         .n_a = n_rows,
+                         .x = x + i * x_stride,
+                         .x_stride = x_stride,
+                         .n_x = std::min(at_once, n - i),
+                         .n = w.cols,
+                         .y = y + i * y_stride + r - begin,
+                         .y_stride = y_stride,
+                         .next = w.data + (r + n_rows) * row_bytes,
+                         .next_bytes = std::min(kPanelRows, end - r - n_rows) * row_bytes});
+    }
   }
 }
 
 void CpuBackend::head_matmul(const HeadMatmulOp& op) {
   const WeightView& w = op.weight;
-  const std::int64_t n_out = op.transpose ? w.cols : op.rows;
   pool_.parallel_for(op.n_heads, 1, [&](std::int64_t begin, std::int64_t end, int worker) {
-    float* row = scratch(worker, w.cols);
+    float* memory = scratch(worker, panel_floats(w.cols, kTransposedRows));
     for (std::int64_t h = begin; h < end; ++h) {
+      const std::int64_t first = h * op.head_rows + op.row0;
       const float* x = op.x + h * op.x_head_stride;
       float* y = op.y + h * op.y_head_stride;
       if (op.transpose) {
-        for (std::int64_t i = 0; i < op.n; ++i) std::fill_n(y + i * op.y_token_stride, n_out, 0.0f);
-      }
-      for (std::int64_t r = 0; r < op.rows; ++r) {
-        kernels_.decode_row(w, h * op.head_rows + op.row0 + r, row);
-        for (std::int64_t i = 0; i < op.n; ++i) {
-          if (op.transpose) {
-            kernels_.axpy(x[i * op.x_token_stride + r], row, y + i * op.y_token_stride, w.cols);
-          } else {
-            y[i * op.y_token_stride + r] = kernels_.dot(row, x + i * op.x_token_stride, w.cols);
-          }
-        }
+        transposed_rows(kernels_, op, first, x, y, panel_start(memory));
+      } else {
+        exact_rows(w, first, first + op.rows, x, op.x_token_stride, op.n, y, op.y_token_stride,
+                   memory);
       }
     }
   });
@@ -82,7 +162,9 @@ void CpuBackend::ffns(std::span<const FfnOp> ops) {
   while (!ops.empty()) {
     std::size_t n = 1;
     if (fast(ops[0])) {
-      while (n < ops.size() && alike(ops[n], ops[0])) ++n;
+      std::int64_t n_rows = ops[0].n;
+      while (n < ops.size() && alike(ops[n], ops[0]) && n_rows + ops[n].n <= kRoundedRowsAtOnce)
+        n_rows += ops[n++].n;
       fast_ffns(ops.first(n));
     } else {
       exact_ffn(ops[0]);
@@ -105,10 +187,10 @@ void CpuBackend::exact_ffn(const FfnOp& op) {
   }
   const std::int64_t grain = rows_per_task(d_ff, 2 * d_model, pool_.size());
   pool_.parallel_for(d_ff, grain, [&](std::int64_t begin, std::int64_t end, int worker) {
-    float* row = scratch(worker, d_model + op.n * grain);
-    float* up = row + d_model;  // [n, grain]
-    exact_rows(op.gate, begin, end, x, d_model, op.n, op.hidden + begin, d_ff, row);
-    exact_rows(op.up, begin, end, x, d_model, op.n, up, grain, row);
+    float* panel = scratch(worker, panel_floats(d_model) + op.n * grain);
+    float* up = panel + panel_floats(d_model);  // [n, grain]
+    exact_rows(op.gate, begin, end, x, d_model, op.n, op.hidden + begin, d_ff, panel);
+    exact_rows(op.up, begin, end, x, d_model, op.n, up, grain, panel);
     for (std::int64_t i = 0; i < op.n; ++i) {
       float* hidden = op.hidden + i * d_ff + begin;
       kernels_.silu_row(hidden, hidden, end - begin);
@@ -117,13 +199,13 @@ void CpuBackend::exact_ffn(const FfnOp& op) {
   });
   const std::int64_t down_grain = rows_per_task(d_model, d_ff, pool_.size());
   pool_.parallel_for(d_model, down_grain, [&](std::int64_t begin, std::int64_t end, int worker) {
-    float* row = scratch(worker, d_ff + op.n * down_grain);
+    float* panel = scratch(worker, panel_floats(d_ff) + op.n * down_grain);
     if (op.rows_out.empty()) {
-      exact_rows(op.down, begin, end, op.hidden, d_ff, op.n, op.y + begin, d_model, row);
+      exact_rows(op.down, begin, end, op.hidden, d_ff, op.n, op.y + begin, d_model, panel);
       return;
     }
-    float* y = row + d_ff;  // [n, end - begin]
-    exact_rows(op.down, begin, end, op.hidden, d_ff, op.n, y, end - begin, row);
+    float* y = panel + panel_floats(d_ff);  // [n, end - begin]
+    exact_rows(op.down, begin, end, op.hidden, d_ff, op.n, y, end - begin, panel);
     for (std::int64_t i = 0; i < op.n; ++i) {
       std::copy_n(y + i * (end - begin), end - begin,
                   op.y + op.rows_out[static_cast<std::size_t>(i)] * d_model + begin);

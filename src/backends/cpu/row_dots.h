@@ -48,7 +48,7 @@ struct DotTile<Floats8> {  // 16 registers
 };
 template <>
 struct DotTile<Floats4> {  // 32 registers
-  static constexpr int kRows = 4, kOthers = 6, kGroup = 4 * kOthers;
+  static constexpr int kRows = 4, kOthers = 4, kGroup = 6 * kOthers;
   static constexpr std::int64_t kBlock = 512;
 };
 

@@ -1,8 +1,9 @@
-// Stored rows as floats, and their products with one row of activations, for AVX2 with F16C and
+// Stored rows as floats, and their products with few rows of activations, for AVX2 with F16C and
 // BMI2. Includes nothing that could be instantiated here and linked into code for other processors.
 //
 // A decoder gives 16 columns of a row at a time. A product takes four rows at once, so that their
-// chains of additions hide each other's latency, and never stores the decoded weights.
+// chains of additions hide each other's latency, or one with several of activations, and never
+// stores the decoded weights. Steps and what is rare: see rows_avx512.cpp.
 #if defined(__x86_64__)
 
 #include <cstdint>
@@ -20,6 +21,7 @@ namespace {
 
 constexpr std::int64_t kWidth = 16;
 constexpr std::int64_t kAhead = 16 << 10;  // see rows_avx512.cpp
+constexpr bool kUsual = false, kRare = true;
 
 struct Sixteen {
   __m256 low, high;
@@ -53,6 +55,8 @@ __m256 load_scale(DType dtype, const std::byte* plane, std::int64_t index) noexc
 template <int Bits>
 class Affine {
  public:
+  static constexpr std::int64_t kStep = 16;
+
   void open(const WeightView& m, std::int64_t row) noexcept {
     data_ = m.data + row * (m.cols * Bits / 8);
     dtype_ = m.format.scale_dtype;
@@ -67,6 +71,8 @@ class Affine {
     scale_ = load_scale(dtype_, scales_, segment);
     bias_ = load_scale(dtype_, biases_, segment);
   }
+  static bool rare(std::int64_t) noexcept { return false; }
+  template <bool>
   Sixteen at(std::int64_t c) const noexcept {
     const __m128i bytes = codes(address(c));
     return {value_of(_mm256_cvtepu8_epi32(bytes)),
@@ -105,6 +111,7 @@ template <WeightKind Kind>
 class Plain {
  public:
   static constexpr int kBytes = Kind == WeightKind::F32 ? 4 : 2;
+  static constexpr std::int64_t kStep = 64 / kBytes;
 
   void open(const WeightView& m, std::int64_t row) noexcept {
     data_ = m.data + row * m.cols * kBytes;
@@ -112,7 +119,11 @@ class Plain {
   static std::int64_t segment_cols(const WeightView& m) noexcept { return m.cols; }
   const std::byte* address(std::int64_t c) const noexcept { return data_ + c * kBytes; }
   void enter(std::int64_t) noexcept {}
-  Sixteen at(std::int64_t c) const noexcept { return {eight(address(c)), eight(address(c + 8))}; }
+  static bool rare(std::int64_t) noexcept { return false; }
+  template <bool>
+  Sixteen at(std::int64_t c) const noexcept {
+    return {eight(address(c)), eight(address(c + 8))};
+  }
 
  private:
   static __m256 eight(const std::byte* at) noexcept {
@@ -130,6 +141,8 @@ class Plain {
 // See rows_avx512.cpp.
 class Fp8 {
  public:
+  static constexpr std::int64_t kStep = 64;
+
   void open(const WeightView& m, std::int64_t row) noexcept {
     data_ = m.data + row * m.cols;
     dtype_ = m.format.scale_dtype;
@@ -139,24 +152,39 @@ class Fp8 {
   }
   static std::int64_t segment_cols(const WeightView& m) noexcept { return m.format.block; }
   const std::byte* address(std::int64_t c) const noexcept { return data_ + c; }
-  void enter(std::int64_t segment) noexcept { scale_ = load_scale(dtype_, scales_, segment); }
+  void enter(std::int64_t segment) noexcept {
+    scale_ = load_scale(dtype_, scales_, segment);
+    mended_ = _mm256_mul_ps(scale_, _mm256_set1_ps(kMend));
+    large_ = 2 * __builtin_bit_cast(std::uint32_t, _mm256_cvtss_f32(scale_)) >= 2 * kLarge;
+  }
+  bool rare(std::int64_t c) const noexcept {
+    const __m256i sign = _mm256_set1_epi8(-128);
+    const __m256i most = _mm256_max_epu8(_mm256_or_si256(load<__m256i>(address(c)), sign),
+                                         _mm256_or_si256(load<__m256i>(address(c + 32)), sign));
+    return large_ || _mm256_movemask_epi8(_mm256_cmpeq_epi8(most, _mm256_set1_epi8(-1))) != 0;
+  }
+  template <bool Rare>
   Sixteen at(std::int64_t c) const noexcept {
     const __m128i bytes = load<__m128i>(address(c));
-    return {eight(_mm256_cvtepi8_epi32(bytes)),
-            eight(_mm256_cvtepi8_epi32(_mm_unpackhi_epi64(bytes, bytes)))};
+    return {eight<Rare>(_mm256_cvtepi8_epi32(bytes)),
+            eight<Rare>(_mm256_cvtepi8_epi32(_mm_unpackhi_epi64(bytes, bytes)))};
   }
 
  private:
+  static constexpr float kMend = 0x1p120f;
+  static constexpr std::uint32_t kLarge = 0x43000000;  // 128: 2^127 is the largest power
+
+  template <bool Rare>
   __m256 eight(__m256i bytes) const noexcept {
     const __m256i wide = _mm256_slli_epi32(bytes, 20);
-    const __m256i sign =
-        _mm256_and_si256(wide, _mm256_set1_epi32(static_cast<std::int32_t>(0x80000000u)));
+    const __m256i mask = _mm256_set1_epi32(static_cast<std::int32_t>(0x87F00000u));
+    const __m256 without_bias = _mm256_castsi256_ps(_mm256_and_si256(wide, mask));
+    if constexpr (!Rare) return _mm256_mul_ps(without_bias, mended_);
+    const __m256 value = _mm256_mul_ps(without_bias, _mm256_set1_ps(kMend));
     const __m256i most = _mm256_set1_epi32(0x07F00000);
-    const __m256i magnitude = _mm256_and_si256(wide, most);
-    const __m256 value = _mm256_mul_ps(_mm256_castsi256_ps(_mm256_or_si256(magnitude, sign)),
-                                       _mm256_set1_ps(0x1p120f));
+    const __m256i is_nan = _mm256_cmpeq_epi32(_mm256_and_si256(wide, most), most);
+    const __m256i sign = _mm256_and_si256(wide, _mm256_set1_epi32(INT32_MIN));
     const __m256i nan = _mm256_or_si256(sign, _mm256_set1_epi32(0x7FC00000));
-    const __m256i is_nan = _mm256_cmpeq_epi32(magnitude, most);
     return _mm256_mul_ps(
         _mm256_blendv_ps(value, _mm256_castsi256_ps(nan), _mm256_castsi256_ps(is_nan)), scale_);
   }
@@ -164,9 +192,11 @@ class Fp8 {
   const std::byte* data_;
   DType dtype_;
   const std::byte* scales_;
-  __m256 scale_;
+  __m256 scale_, mended_;
+  bool large_;
 };
 
+// Rows of a multiple of 16 columns.
 template <class Decoder>
 void decode(const WeightView& m, std::int64_t row, float* out) noexcept {
   Decoder decoder;
@@ -175,11 +205,21 @@ void decode(const WeightView& m, std::int64_t row, float* out) noexcept {
   for (std::int64_t c = 0, s = 0; c < m.cols; ++s) {
     const std::int64_t end = c + segment < m.cols ? c + segment : m.cols;
     decoder.enter(s);
-    for (; c < end; c += kWidth) {
-      const Sixteen values = decoder.at(c);
-      _mm256_storeu_ps(out + c, values.low);
-      _mm256_storeu_ps(out + c + 8, values.high);
+    const auto write = [&]<bool Rare>(std::int64_t n) {
+      for (const std::int64_t stop = c + n; c < stop; c += kWidth) {
+        const Sixteen values = decoder.template at<Rare>(c);
+        _mm256_storeu_ps(out + c, values.low);
+        _mm256_storeu_ps(out + c + 8, values.high);
+      }
+    };
+    while (c + Decoder::kStep <= end) {
+      if (__builtin_expect(decoder.rare(c), 0)) {
+        write.template operator()<kRare>(Decoder::kStep);
+      } else {
+        write.template operator()<kUsual>(Decoder::kStep);
+      }
     }
+    write.template operator()<kRare>(end - c);
   }
 }
 
@@ -191,36 +231,79 @@ float sum_lanes(const Sixteen& s) noexcept {
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
 
-// Rows of a multiple of 16 columns.
-template <class Decoder>
-void products_of_4(const WeightView& m, std::int64_t row, const float* x, float* y) noexcept {
-  constexpr int kRows = 4;
-  Decoder decoders[kRows];
-  Sixteen sums[kRows];
+// R rows of weights, of a multiple of 16 columns, with N of activations.
+template <class Decoder, int R, int N>
+class Products {
+ public:
+  void run(const Matvec& op, std::int64_t r, std::int64_t i) noexcept {
+    const WeightView& m = *op.matrix;
+    x_ = op.x + i * op.x_stride;
+    x_stride_ = op.x_stride;
 #pragma GCC unroll 4
-  for (int r = 0; r < kRows; ++r) {
-    decoders[r].open(m, row + r);
-    sums[r] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
+    for (int k = 0; k < R; ++k) {
+      decoders_[k].open(m, op.row + r + k);
+#pragma GCC unroll 4
+      for (int j = 0; j < N; ++j) sums_[k][j] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
+    }
+    const std::int64_t segment = Decoder::segment_cols(m);
+    for (std::int64_t begin = 0, s = 0; begin < m.cols; begin += segment, ++s) {
+#pragma GCC unroll 4
+      for (int k = 0; k < R; ++k) decoders_[k].enter(s);
+      add_segment(begin, begin + segment < m.cols ? begin + segment : m.cols);
+    }
+    float* y = op.y + i * op.y_stride + r;
+#pragma GCC unroll 4
+    for (int j = 0; j < N; ++j) {
+#pragma GCC unroll 4
+      for (int k = 0; k < R; ++k) y[j * op.y_stride + k] = sum_lanes(sums_[k][j]);
+    }
   }
-  const std::int64_t segment = Decoder::segment_cols(m);
-  for (std::int64_t c = 0, s = 0; c < m.cols; ++s) {
-    const std::int64_t end = c + segment < m.cols ? c + segment : m.cols;
+
+ private:
+  void add_segment(std::int64_t c, std::int64_t end) noexcept {
+    for (; c + Decoder::kStep <= end; c += Decoder::kStep) {
+      bool rare = false;
 #pragma GCC unroll 4
-    for (int r = 0; r < kRows; ++r) decoders[r].enter(s);
+      for (int k = 0; k < R; ++k) {
+        _mm_prefetch(decoders_[k].address(c) + kAhead, _MM_HINT_T1);
+        rare |= decoders_[k].rare(c);
+      }
+      if (__builtin_expect(rare, 0)) {
+        add<kRare>(c, c + Decoder::kStep);
+      } else {
+        add<kUsual>(c, c + Decoder::kStep);
+      }
+    }
+    if constexpr (Decoder::kStep > kWidth) add<kRare>(c, end);
+  }
+
+  template <bool Rare>
+  void add(std::int64_t c, std::int64_t end) noexcept {
     for (; c < end; c += kWidth) {
-      const __m256 low = _mm256_loadu_ps(x + c), high = _mm256_loadu_ps(x + c + 8);
+      Sixteen values[N];
 #pragma GCC unroll 4
-      for (int r = 0; r < kRows; ++r) {
-        _mm_prefetch(decoders[r].address(c) + kAhead, _MM_HINT_T1);
-        const Sixteen values = decoders[r].at(c);
-        sums[r].low = _mm256_add_ps(sums[r].low, _mm256_mul_ps(values.low, low));
-        sums[r].high = _mm256_add_ps(sums[r].high, _mm256_mul_ps(values.high, high));
+      for (int j = 0; j < N; ++j) {
+        const float* x = x_ + j * x_stride_ + c;
+        values[j] = {_mm256_loadu_ps(x), _mm256_loadu_ps(x + 8)};
+      }
+#pragma GCC unroll 4
+      for (int k = 0; k < R; ++k) {
+        const Sixteen weights = decoders_[k].template at<Rare>(c);
+#pragma GCC unroll 4
+        for (int j = 0; j < N; ++j) {
+          Sixteen& sum = sums_[k][j];
+          sum.low = _mm256_add_ps(sum.low, _mm256_mul_ps(weights.low, values[j].low));
+          sum.high = _mm256_add_ps(sum.high, _mm256_mul_ps(weights.high, values[j].high));
+        }
       }
     }
   }
-#pragma GCC unroll 4
-  for (int r = 0; r < kRows; ++r) y[r] = sum_lanes(sums[r]);
-}
+
+  const float* x_;
+  std::int64_t x_stride_;
+  Decoder decoders_[R];
+  Sixteen sums_[R][N];
+};
 
 struct Decoders {
   template <WeightKind Kind>
@@ -237,17 +320,23 @@ void decode_row_avx2(const WeightView& m, std::int64_t row, float* out) noexcept
   if (m.cols % kWidth != 0 || !with_decoder<Decoders>(m.format, decode_it)) decode_row(m, row, out);
 }
 
-void matvec_avx2(const WeightView& m, std::int64_t row, std::int64_t n_rows, const float* x,
-                 float* y, float* scratch) noexcept {
+void matvec_avx2(const Matvec& op) noexcept {
   std::int64_t r = 0;
   const auto multiply = [&]<class Decoder>() {
-    for (; r + 4 <= n_rows; r += 4) products_of_4<Decoder>(m, row + r, x, y + r);
+    if (op.n == 1) {
+      for (; r + 4 <= op.n_rows; r += 4) Products<Decoder, 4, 1>().run(op, r, 0);
+      return;
+    }
+    for (; r < op.n_rows; ++r) {
+      std::int64_t i = 0;
+      for (; i + 4 <= op.n; i += 4) Products<Decoder, 1, 4>().run(op, r, i);
+      if (op.n - i == 3) Products<Decoder, 1, 3>().run(op, r, i);
+      if (op.n - i == 2) Products<Decoder, 1, 2>().run(op, r, i);
+      if (op.n - i == 1) Products<Decoder, 1, 1>().run(op, r, i);
+    }
   };
-  if (m.cols % kWidth == 0) with_decoder<Decoders>(m.format, multiply);
-  for (; r < n_rows; ++r) {
-    decode_row_avx2(m, row + r, scratch);
-    y[r] = avx2_kernels().dot(scratch, x, m.cols);
-  }
+  if (op.matrix->cols % kWidth == 0) with_decoder<Decoders>(op.matrix->format, multiply);
+  matvec_by_rows(avx2_kernels(), op, r);
 }
 
 }  // namespace moeflux::cpu

@@ -1,8 +1,10 @@
-// Stored rows as floats, and their products with one row of activations, for AVX-512 (F, BW, DQ,
+// Stored rows as floats, and their products with few rows of activations, for AVX-512 (F, BW, DQ,
 // VL). Includes nothing that could be instantiated here and linked into code for other processors.
 //
 // A decoder gives 16 columns of a row at a time. A product takes four rows at once, so that four
-// chains of additions hide each other's latency, and never stores the decoded weights.
+// chains of additions hide each other's latency, and never stores the decoded weights. kStep
+// columns are a cache line, or as many as a decoder looks at to know whether one of them is rare:
+// then at<kRare> takes care of what at<kUsual> may ignore.
 #if defined(__x86_64__)
 
 #include <cstdint>
@@ -21,6 +23,7 @@ namespace {
 constexpr std::int64_t kWidth = 16;
 // The rows of a product are short streams that the processor does not foresee.
 constexpr std::int64_t kAhead = 16 << 10;
+constexpr bool kUsual = false, kRare = true;
 
 __mmask16 first_lanes(std::int64_t n) noexcept {
   return static_cast<__mmask16>((1u << n) - 1);
@@ -60,6 +63,7 @@ template <int Bits>
 class Affine {
  public:
   static constexpr bool kTable = Bits <= 4;
+  static constexpr std::int64_t kStep = 16;
 
   void open(const WeightView& m, std::int64_t row) noexcept {
     data_ = m.data + row * (m.cols * Bits / 8);
@@ -80,6 +84,8 @@ class Affine {
       scale_ = value_of(codes);
     }
   }
+  static bool rare(std::int64_t) noexcept { return false; }
+  template <bool>
   __m512 at(std::int64_t c) const noexcept {
     if constexpr (kTable) {
       return _mm512_permutexvar_ps(codes(address(c)), scale_);  // looks at 4 bits of an index
@@ -87,7 +93,9 @@ class Affine {
       return value_of(codes(address(c)));
     }
   }
-  __m512 at(std::int64_t c, __mmask16) const noexcept { return at(c); }  // groups are whole
+  __m512 at(std::int64_t c, __mmask16) const noexcept {
+    return at<kUsual>(c);  // groups are whole
+  }
 
  private:
   __m512 value_of(__m512i codes) const noexcept {
@@ -131,6 +139,7 @@ template <WeightKind Kind>
 class Plain {
  public:
   static constexpr int kBytes = Kind == WeightKind::F32 ? 4 : 2;
+  static constexpr std::int64_t kStep = 64 / kBytes;
 
   void open(const WeightView& m, std::int64_t row) noexcept {
     data_ = m.data + row * m.cols * kBytes;
@@ -138,7 +147,11 @@ class Plain {
   static std::int64_t segment_cols(const WeightView& m) noexcept { return m.cols; }
   const std::byte* address(std::int64_t c) const noexcept { return data_ + c * kBytes; }
   void enter(std::int64_t) noexcept {}
-  __m512 at(std::int64_t c) const noexcept { return at(c, 0xFFFF); }
+  static bool rare(std::int64_t) noexcept { return false; }
+  template <bool>
+  __m512 at(std::int64_t c) const noexcept {
+    return at(c, 0xFFFF);
+  }
   __m512 at(std::int64_t c, __mmask16 lanes) const noexcept {
     if constexpr (Kind == WeightKind::F32) {
       return _mm512_maskz_loadu_ps(lanes, address(c));
@@ -154,9 +167,12 @@ class Plain {
 };
 
 // E4M3: exponent and mantissa go to their places in a float, and 2^120 mends the bias of the
-// exponent; subnormal numbers come out right as well.
+// exponent; subnormal numbers come out right as well. It is part of the scale, unless that would
+// overflow.
 class Fp8 {
  public:
+  static constexpr std::int64_t kStep = 64;
+
   void open(const WeightView& m, std::int64_t row) noexcept {
     data_ = m.data + row * m.cols;
     dtype_ = m.format.scale_dtype;
@@ -166,30 +182,51 @@ class Fp8 {
   }
   static std::int64_t segment_cols(const WeightView& m) noexcept { return m.format.block; }
   const std::byte* address(std::int64_t c) const noexcept { return data_ + c; }
-  void enter(std::int64_t segment) noexcept { scale_ = load_scale(dtype_, scales_, segment); }
-  __m512 at(std::int64_t c) const noexcept { return at(c, 0xFFFF); }
+  void enter(std::int64_t segment) noexcept {
+    scale_ = load_scale(dtype_, scales_, segment);
+    mended_ = _mm512_mul_ps(scale_, _mm512_set1_ps(kMend));
+    large_ = 2 * __builtin_bit_cast(std::uint32_t, _mm512_cvtss_f32(scale_)) >= 2 * kLarge;
+  }
+  bool rare(std::int64_t c) const noexcept {
+    const __m512i ones = _mm512_set1_epi8(-1);
+    const __m512i bytes = _mm512_or_si512(load<__m512i>(address(c)), _mm512_set1_epi8(-128));
+    return large_ || _mm512_cmpeq_epi8_mask(bytes, ones) != 0;
+  }
+  template <bool Rare>
+  __m512 at(std::int64_t c) const noexcept {
+    if constexpr (Rare) {
+      return at(c, 0xFFFF);
+    } else {
+      return _mm512_mul_ps(without_bias(widen(load<__m128i>(address(c)))), mended_);
+    }
+  }
   __m512 at(std::int64_t c, __mmask16 lanes) const noexcept {
     const __m128i bytes = _mm_maskz_loadu_epi8(lanes, address(c));
-    const __m512i wide = _mm512_slli_epi32(_mm512_cvtepi8_epi32(bytes), 20);
-    const __m512i bits =
-        _mm512_and_si512(wide, _mm512_set1_epi32(static_cast<std::int32_t>(0x87F00000u)));
-    __m512 value = _mm512_mul_ps(_mm512_castsi512_ps(bits), _mm512_set1_ps(0x1p120f));
+    const __m512 value = _mm512_mul_ps(without_bias(widen(bytes)), _mm512_set1_ps(kMend));
     const __m128i most = _mm_set1_epi8(0x7F);
     const __mmask16 nan = _mm_cmpeq_epi8_mask(_mm_and_si128(bytes, most), most);
-    if (__builtin_expect(nan != 0, 0)) {
-      const __m512i sign =
-          _mm512_and_si512(wide, _mm512_set1_epi32(static_cast<std::int32_t>(0x80000000u)));
-      value = _mm512_mask_mov_ps(
-          value, nan, _mm512_castsi512_ps(_mm512_or_si512(sign, _mm512_set1_epi32(0x7FC00000))));
-    }
-    return _mm512_mul_ps(value, scale_);
+    const __m512i sign = _mm512_and_si512(widen(bytes), _mm512_set1_epi32(INT32_MIN));
+    const __m512i nans = _mm512_or_si512(sign, _mm512_set1_epi32(0x7FC00000));
+    return _mm512_mul_ps(_mm512_mask_mov_ps(value, nan, _mm512_castsi512_ps(nans)), scale_);
   }
 
  private:
+  static constexpr float kMend = 0x1p120f;
+  static constexpr std::uint32_t kLarge = 0x43000000;  // 128: 2^127 is the largest power
+
+  static __m512i widen(__m128i bytes) noexcept {
+    return _mm512_slli_epi32(_mm512_cvtepi8_epi32(bytes), 20);
+  }
+  static __m512 without_bias(__m512i wide) noexcept {
+    const auto mask = static_cast<std::int32_t>(0x87F00000u);
+    return _mm512_castsi512_ps(_mm512_and_si512(wide, _mm512_set1_epi32(mask)));
+  }
+
   const std::byte* data_;
   DType dtype_;
   const std::byte* scales_;
-  __m512 scale_;
+  __m512 scale_, mended_;
+  bool large_;
 };
 
 template <class Decoder>
@@ -201,7 +238,18 @@ void decode(const WeightView& m, std::int64_t row, float* out) noexcept {
     const std::int64_t end = begin + segment < m.cols ? begin + segment : m.cols;
     decoder.enter(s);
     std::int64_t c = begin;
-    for (; c + kWidth <= end; c += kWidth) _mm512_storeu_ps(out + c, decoder.at(c));
+    const auto write = [&]<bool Rare>(std::int64_t n) {
+      for (const std::int64_t stop = c + n; c < stop; c += kWidth)
+        _mm512_storeu_ps(out + c, decoder.template at<Rare>(c));
+    };
+    while (c + Decoder::kStep <= end) {
+      if (__builtin_expect(decoder.rare(c), 0)) {
+        write.template operator()<kRare>(Decoder::kStep);
+      } else {
+        write.template operator()<kUsual>(Decoder::kStep);
+      }
+    }
+    write.template operator()<kRare>((end - c) / kWidth * kWidth);
     if (c < end) {
       const __mmask16 lanes = first_lanes(end - c);
       _mm512_mask_storeu_ps(out + c, lanes, decoder.at(c, lanes));
@@ -217,41 +265,96 @@ float sum_lanes(__m512 sum) noexcept {
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
 
-template <class Decoder, int R>
-void products(const WeightView& m, std::int64_t row, const float* x, float* y) noexcept {
-  Decoder decoders[R];
-  __m512 sums[R];
+// R rows of weights with N of activations.
+template <class Decoder, int R, int N>
+class Products {
+ public:
+  void run(const Matvec& op, std::int64_t r, std::int64_t i) noexcept {
+    const WeightView& m = *op.matrix;
+    x_ = op.x + i * op.x_stride;
+    x_stride_ = op.x_stride;
 #pragma GCC unroll 4
-  for (int r = 0; r < R; ++r) {
-    decoders[r].open(m, row + r);
-    sums[r] = _mm512_setzero_ps();
-  }
-  const std::int64_t segment = Decoder::segment_cols(m);
-  for (std::int64_t begin = 0, s = 0; begin < m.cols; begin += segment, ++s) {
-    const std::int64_t end = begin + segment < m.cols ? begin + segment : m.cols;
+    for (int k = 0; k < R; ++k) {
+      decoders_[k].open(m, op.row + r + k);
 #pragma GCC unroll 4
-    for (int r = 0; r < R; ++r) decoders[r].enter(s);
-    std::int64_t c = begin;
-    for (; c + kWidth <= end; c += kWidth) {
-      const __m512 values = _mm512_loadu_ps(x + c);
-#pragma GCC unroll 4
-      for (int r = 0; r < R; ++r) {
-        _mm_prefetch(decoders[r].address(c) + kAhead, _MM_HINT_T1);
-        sums[r] = _mm512_add_ps(sums[r], _mm512_mul_ps(decoders[r].at(c), values));
-      }
+      for (int j = 0; j < N; ++j) sums_[k][j] = _mm512_setzero_ps();
     }
-    if (c < end) {  // only at the end of a row: the lanes after it stay as they are
-      const __mmask16 lanes = first_lanes(end - c);
-      const __m512 values = _mm512_maskz_loadu_ps(lanes, x + c);
+    const std::int64_t segment = Decoder::segment_cols(m);
+    for (std::int64_t begin = 0, s = 0; begin < m.cols; begin += segment, ++s) {
 #pragma GCC unroll 4
-      for (int r = 0; r < R; ++r) {
-        sums[r] = _mm512_mask_add_ps(sums[r], lanes, sums[r],
-                                     _mm512_mul_ps(decoders[r].at(c, lanes), values));
-      }
+      for (int k = 0; k < R; ++k) decoders_[k].enter(s);
+      add_segment(begin, begin + segment < m.cols ? begin + segment : m.cols);
+    }
+    float* y = op.y + i * op.y_stride + r;
+#pragma GCC unroll 4
+    for (int j = 0; j < N; ++j) {
+#pragma GCC unroll 4
+      for (int k = 0; k < R; ++k) y[j * op.y_stride + k] = sum_lanes(sums_[k][j]);
     }
   }
+
+ private:
+  void add_segment(std::int64_t c, std::int64_t end) noexcept {
+    for (; c + Decoder::kStep <= end; c += Decoder::kStep) {
+      bool rare = false;
 #pragma GCC unroll 4
-  for (int r = 0; r < R; ++r) y[r] = sum_lanes(sums[r]);
+      for (int k = 0; k < R; ++k) {
+        _mm_prefetch(decoders_[k].address(c) + kAhead, _MM_HINT_T1);
+        rare |= decoders_[k].rare(c);
+      }
+      if (__builtin_expect(rare, 0)) {
+        add<kRare>(c, c + Decoder::kStep);
+      } else {
+        add<kUsual>(c, c + Decoder::kStep);
+      }
+    }
+    const std::int64_t tail = c + (end - c) / kWidth * kWidth;
+    if constexpr (Decoder::kStep > kWidth) add<kRare>(c, tail);
+    if (tail < end) add_tail(tail, first_lanes(end - tail));
+  }
+
+  template <bool Rare>
+  void add(std::int64_t c, std::int64_t end) noexcept {
+    for (; c < end; c += kWidth) {
+      __m512 values[N];
+#pragma GCC unroll 4
+      for (int j = 0; j < N; ++j) values[j] = _mm512_loadu_ps(x_ + j * x_stride_ + c);
+#pragma GCC unroll 4
+      for (int k = 0; k < R; ++k) {
+        const __m512 weights = decoders_[k].template at<Rare>(c);
+#pragma GCC unroll 4
+        for (int j = 0; j < N; ++j)
+          sums_[k][j] = _mm512_add_ps(sums_[k][j], _mm512_mul_ps(weights, values[j]));
+      }
+    }
+  }
+
+  // Only at the end of a row: the lanes after it stay as they are.
+  void add_tail(std::int64_t c, __mmask16 lanes) noexcept {
+#pragma GCC unroll 4
+    for (int j = 0; j < N; ++j) {
+      const __m512 values = _mm512_maskz_loadu_ps(lanes, x_ + j * x_stride_ + c);
+#pragma GCC unroll 4
+      for (int k = 0; k < R; ++k) {
+        sums_[k][j] = _mm512_mask_add_ps(sums_[k][j], lanes, sums_[k][j],
+                                         _mm512_mul_ps(decoders_[k].at(c, lanes), values));
+      }
+    }
+  }
+
+  const float* x_;
+  std::int64_t x_stride_;
+  Decoder decoders_[R];
+  __m512 sums_[R][N];
+};
+
+template <class Decoder>
+void multiply_4_rows(const Matvec& op, std::int64_t r) noexcept {
+  std::int64_t i = 0;
+  for (; i + 4 <= op.n; i += 4) Products<Decoder, 4, 4>().run(op, r, i);
+  if (op.n - i == 3) Products<Decoder, 4, 3>().run(op, r, i);
+  if (op.n - i == 2) Products<Decoder, 4, 2>().run(op, r, i);
+  if (op.n - i == 1) Products<Decoder, 4, 1>().run(op, r, i);
 }
 
 struct Decoders {
@@ -269,18 +372,15 @@ void decode_row_avx512(const WeightView& m, std::int64_t row, float* out) noexce
   if (!with_decoder<Decoders>(m.format, decode_it)) decode_row(m, row, out);
 }
 
-void matvec_avx512(const WeightView& m, std::int64_t row, std::int64_t n_rows, const float* x,
-                   float* y, float* scratch) noexcept {
+void matvec_avx512(const Matvec& op) noexcept {
   const auto multiply = [&]<class Decoder>() {
     std::int64_t r = 0;
-    for (; r + 4 <= n_rows; r += 4) products<Decoder, 4>(m, row + r, x, y + r);
-    for (; r < n_rows; ++r) products<Decoder, 1>(m, row + r, x, y + r);
+    for (; r + 4 <= op.n_rows; r += 4) multiply_4_rows<Decoder>(op, r);
+    for (; r < op.n_rows; ++r) {
+      for (std::int64_t i = 0; i < op.n; ++i) Products<Decoder, 1, 1>().run(op, r, i);
+    }
   };
-  if (with_decoder<Decoders>(m.format, multiply)) return;
-  for (std::int64_t r = 0; r < n_rows; ++r) {
-    decode_row(m, row + r, scratch);
-    y[r] = avx512_kernels().dot(scratch, x, m.cols);
-  }
+  if (!with_decoder<Decoders>(op.matrix->format, multiply)) matvec_by_rows(avx512_kernels(), op);
 }
 
 }  // namespace moeflux::cpu

@@ -1,4 +1,4 @@
-// Stored rows as floats, and their products with one row of activations, for 64-bit Arm.
+// Stored rows as floats, and their products with few rows of activations, for 64-bit Arm.
 //
 // A decoder gives 16 columns of a row at a time. A product takes two rows at once, which is enough
 // to hide the latency of additions behind the decoding, and never stores the decoded weights.
@@ -167,31 +167,39 @@ float sum_lanes(const Sixteen& s) noexcept {
   return vget_lane_f32(two, 0) + vget_lane_f32(two, 1);
 }
 
-// Rows of a multiple of 16 columns.
-template <class Decoder>
-void products(const WeightView& m, std::int64_t row, const float* x, float* y) noexcept {
+// kRows rows of weights, of a multiple of 16 columns, with N of activations.
+template <class Decoder, int N>
+void products(const Matvec& op, std::int64_t r, std::int64_t at) noexcept {
+  const WeightView& m = *op.matrix;
+  const float* x = op.x + at * op.x_stride;
   Decoder decoders[kRows];
-  Sixteen sums[kRows] = {};
-  for (int r = 0; r < kRows; ++r) decoders[r].open(m, row + r);
+  Sixteen sums[kRows][N] = {};
+  for (int k = 0; k < kRows; ++k) decoders[k].open(m, op.row + r + k);
   const std::int64_t segment = Decoder::segment_cols(m);
   for (std::int64_t c = 0, s = 0; c < m.cols; ++s) {
     const std::int64_t end = c + segment < m.cols ? c + segment : m.cols;
 #pragma GCC unroll 2
-    for (int r = 0; r < kRows; ++r) decoders[r].enter(s);
+    for (int k = 0; k < kRows; ++k) decoders[k].enter(s);
     for (; c < end; c += kWidth) {
 #pragma GCC unroll 2
-      for (int r = 0; r < kRows; ++r) {
-        __builtin_prefetch(decoders[r].address(c) + kAhead, 0, 2);
-        const Sixteen values = decoders[r].at(c);
+      for (int k = 0; k < kRows; ++k) {
+        __builtin_prefetch(decoders[k].address(c) + kAhead, 0, 2);
+        const Sixteen values = decoders[k].at(c);
+#pragma GCC unroll 2
+        for (int j = 0; j < N; ++j) {
 #pragma GCC unroll 4
-        for (int i = 0; i < 4; ++i) {
-          sums[r].part[i] =
-              vaddq_f32(sums[r].part[i], vmulq_f32(values.part[i], vld1q_f32(x + c + 4 * i)));
+          for (int i = 0; i < 4; ++i) {
+            sums[k][j].part[i] =
+                vaddq_f32(sums[k][j].part[i],
+                          vmulq_f32(values.part[i], vld1q_f32(x + j * op.x_stride + c + 4 * i)));
+          }
         }
       }
     }
   }
-  for (int r = 0; r < kRows; ++r) y[r] = sum_lanes(sums[r]);
+  for (int j = 0; j < N; ++j) {
+    for (int k = 0; k < kRows; ++k) op.y[(at + j) * op.y_stride + r + k] = sum_lanes(sums[k][j]);
+  }
 }
 
 struct Decoders {
@@ -209,17 +217,17 @@ void decode_row_neon(const WeightView& m, std::int64_t row, float* out) noexcept
   if (m.cols % kWidth != 0 || !with_decoder<Decoders>(m.format, decode_it)) decode_row(m, row, out);
 }
 
-void matvec_neon(const WeightView& m, std::int64_t row, std::int64_t n_rows, const float* x,
-                 float* y, float* scratch) noexcept {
+void matvec_neon(const Matvec& op) noexcept {
   std::int64_t r = 0;
   const auto multiply = [&]<class Decoder>() {
-    for (; r + kRows <= n_rows; r += kRows) products<Decoder>(m, row + r, x, y + r);
+    for (; r + kRows <= op.n_rows; r += kRows) {
+      std::int64_t i = 0;
+      for (; i + 2 <= op.n; i += 2) products<Decoder, 2>(op, r, i);
+      if (i < op.n) products<Decoder, 1>(op, r, i);
+    }
   };
-  if (m.cols % kWidth == 0) with_decoder<Decoders>(m.format, multiply);
-  for (; r < n_rows; ++r) {
-    decode_row_neon(m, row + r, scratch);
-    y[r] = neon_kernels().dot(scratch, x, m.cols);
-  }
+  if (op.matrix->cols % kWidth == 0) with_decoder<Decoders>(op.matrix->format, multiply);
+  matvec_by_rows(neon_kernels(), op, r);
 }
 
 }  // namespace moeflux::cpu
