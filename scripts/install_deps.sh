@@ -6,7 +6,7 @@ set -euo pipefail
 packages=(
   g++ make cmake ninja-build pkg-config python3
   libfmt-dev libcli11-dev nlohmann-json3-dev libsimdjson-dev libpcre2-dev libutf8proc-dev
-  libxxhash-dev liburing-dev
+  libxxhash-dev liburing-dev libboost1.81-dev libedit-dev
   libgtest-dev xz-utils
 )
 

@@ -6,6 +6,8 @@
 namespace moeflux::cli {
 
 void add_run_command(CommandLine& line);
+void add_chat_command(CommandLine& line);
+void add_serve_command(CommandLine& line);
 void add_info_command(CommandLine& line);
 void add_tokenize_command(CommandLine& line);
 void add_template_command(CommandLine& line);

@@ -13,8 +13,10 @@ struct Environment {                      // a variable that is empty counts as 
   std::optional<std::string> ram;         // MOEFLUX_RAM
   std::optional<std::string> threads;     // MOEFLUX_THREADS
   std::optional<std::string> cpu_isa;     // MOEFLUX_CPU_ISA
+  std::optional<std::string> api_key;     // MOEFLUX_API_KEY
   std::optional<std::string> no_color;    // NO_COLOR
   std::optional<std::string> cache_home;  // XDG_CACHE_HOME, else .cache in HOME
+  std::optional<std::string> state_home;  // XDG_STATE_HOME, else .local/state in HOME
 };
 const Environment& environment();
 

@@ -32,6 +32,8 @@ int run(const std::vector<std::string>& arguments) {
   CommandLine line("moeflux runs mixture-of-experts language models that are larger than memory.",
                    version_line());
   add_run_command(line);
+  add_chat_command(line);
+  add_serve_command(line);
   add_info_command(line);
   add_tokenize_command(line);
   add_template_command(line);

@@ -228,6 +228,8 @@ std::unique_ptr<Engine> open_engine(const std::string& model, const ModelOptions
   engine_options.precision = parse_precision(options);
   engine_options.kv_type = parse_kv_type(options);
   engine_options.context_length = options.context.value_or(0);
+  engine_options.n_sessions = options.n_sessions;
+  engine_options.n_checkpoints = options.n_checkpoints;
   if (const DraftOptions drafts = parse_drafts(options); drafts.any())
     engine_options.max_drafts = drafts.depth.value_or(kAutoDrafts);
   engine_options.reader.kind = reader_kind(options.reader);

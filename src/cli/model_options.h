@@ -27,6 +27,7 @@ struct ModelOptions {
   std::string lookahead = "auto";
   std::string draft = "off";  // where a command has the option
   bool preload = false, no_profile = false;
+  int n_sessions = 1, n_checkpoints = 0;  // not options: what the command needs
 };
 
 void add_model_option(Command& command, ModelOptions& options);  // -m

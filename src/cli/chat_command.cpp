@@ -1,0 +1,216 @@
+// moeflux chat: a conversation in the terminal.
+#include <memory>
+
+#include <unistd.h>
+
+#include "base/error.h"
+#include "cli/chat_line_editor.h"
+#include "cli/chat_local_backend.h"
+#include "cli/chat_loop.h"
+#include "cli/commands.h"
+#include "cli/environment.h"
+#include "cli/interrupt.h"
+#include "cli/model_options.h"
+#include "cli/text_input.h"
+
+namespace moeflux::cli {
+namespace {
+
+struct ChatOptions {
+  ModelOptions model;
+  SamplingOptions sampling;
+  PrefixOptions prefix;
+  GeneralOptions general;
+  std::optional<std::string> system, kwargs;
+  std::int64_t max_tokens = 0;
+  bool no_think = false;
+  std::string think = "fold";
+  bool no_markdown = false, no_stats_line = false;
+  bool resume = false, sessions = false, no_save = false;
+  std::vector<std::string> tools, tool_files;
+  bool no_ask = false;
+  double tool_timeout = ChatSettings().tool_timeout;
+  std::int64_t max_calls = 16;
+};
+
+// Where chats are kept; empty when this user has no home.
+std::string state_directory() {
+  const auto& home = environment().state_home;
+  return home ? *home + "/moeflux" : "";
+}
+
+ChatSettings make_settings(const ChatOptions& options) {
+  ChatSettings settings;
+  settings.sampling = options.sampling;
+  SamplingParams params;
+  apply_sampling(options.sampling, params);
+  if (options.max_tokens < 0) throw UsageError("--predict must be 0 (no limit) or more", "chat");
+  settings.max_tokens = options.max_tokens;
+  if (options.no_think) settings.thinking = false;
+  settings.think = parse_think(options.think);
+  settings.markdown = !options.no_markdown;
+  settings.stats_line = !options.no_stats_line;
+  if (!(options.tool_timeout > 0 && options.tool_timeout <= 86400))
+    throw UsageError("--tool-timeout must be more than 0 seconds and at most 86400", "chat");
+  settings.tool_timeout = options.tool_timeout;
+  return settings;
+}
+
+ChatTools make_tools(const ChatOptions& options) {
+  ChatTools tools;
+  for (const std::string& name : options.tools) {
+    if (name != "shell")
+      throw UsageError(fmt::format("--tool: \"{}\" is not shell, the only one there is", name),
+                       "chat");
+    tools.add_shell();
+  }
+  for (const std::string& path : options.tool_files) tools.add_file(path);
+  if (options.max_calls < 1) throw UsageError("--max-calls must be at least 1", "chat");
+  return tools;
+}
+
+Json template_variables(const ChatOptions& options) {
+  if (!options.kwargs) return Json::object();
+  Json kwargs = parse_json(*options.kwargs, "--kwargs");
+  if (!kwargs.is_object()) throw UsageError("--kwargs must be a JSON object", "chat");
+  return kwargs;
+}
+
+ChatSession open_session(const ChatOptions& options, const ChatStore& store,
+                         const std::vector<std::string>& names) {
+  ChatSession session;
+  session.name = store.new_name();
+  if (!options.resume) return session;
+  const auto name = names.empty() ? store.latest() : std::optional(names[0]);
+  if (!name) fail(Errc::NotFound, "there is no conversation to resume");
+  return store.load(*name);
+}
+
+std::vector<std::string> session_names(const ChatOptions& options,
+                                       const std::vector<std::string>& words) {
+  if (words.size() > (options.resume ? 1u : 0u)) {
+    throw UsageError(
+        fmt::format("\"{}\" is neither a model nor, after --resume, a conversation", words.back()),
+        "chat");
+  }
+  return words;
+}
+
+void greet(const Chat& chat) {
+  if (!chat.interactive() || chat.general.quiet) return;
+  const std::string line =
+      fmt::format("{}, context {} tokens, session {}. /help lists commands.", chat.backend.model(),
+                  chat.backend.context_length(), chat.session.name);
+  write_stdout(styled(line, Style::Dim, chat.general.color_on_stdout()) + "\n");
+}
+
+int chat(const ChatOptions& options, const std::vector<std::string>& arguments) {
+  parse_color(options.general.color);
+  const DraftOptions drafts = parse_drafts(options.model);
+  check_prefix_options(options.prefix);
+  const std::string state = state_directory();
+  const ChatStore store(state.empty() || options.no_save ? "" : state + "/sessions");
+  if (options.sessions) {
+    write_stdout(session_list(ChatStore(state.empty() ? "" : state + "/sessions")));
+    return kSuccess;
+  }
+  const ChatSettings settings = make_settings(options);
+  const ChatTools tools = make_tools(options);
+  const auto [model, words] = take_model(options.model, arguments);
+  // Before the model, which may take long to load.
+  ChatSession session = open_session(options, ChatStore(state.empty() ? "" : state + "/sessions"),
+                                     session_names(options, words));
+  if (options.system) check_utf8(*options.system, "--system");
+  const Json variables = template_variables(options);
+
+  std::unique_ptr<Engine> engine;
+  {
+    const InterruptGuard guard;
+    engine = open_engine(model, options.model, options.general);
+  }
+  LocalBackend backend(std::move(engine), options.prefix, drafts);
+  if (options.system) session.set_system(*options.system, backend.model());
+
+  const bool interactive = stdin_is_terminal() && stdout_is_terminal();
+  ChatHistory history(interactive && !state.empty() && !options.no_save ? state + "/history" : "");
+  std::unique_ptr<LineSource> lines;
+  if (interactive) {
+    lines = std::make_unique<LineEditor>(history, slash_names(), options.general.color_on_stdout());
+  } else {
+    lines = std::make_unique<PlainLines>(STDIN_FILENO);
+  }
+  ToolRunner runner(tools, *lines, options.no_ask ? ToolConsent::Given : ToolConsent::Ask,
+                    options.general.color_on_stdout());
+  Chat state_of_chat{.backend = backend,
+                     .lines = *lines,
+                     .store = store,
+                     .tools = tools,
+                     .general = options.general,
+                     .runner = runner,
+                     .settings = settings,
+                     .session = std::move(session),
+                     .template_variables = variables,
+                     .max_calls = options.max_calls};
+  ChatLoop loop(state_of_chat);
+  greet(state_of_chat);
+  if (interactive && options.resume) loop.show_conversation();
+  const int code = loop.run();
+  save_profile(backend.engine(), options.general);
+  return code;
+}
+
+}  // namespace
+
+void add_chat_command(CommandLine& line) {
+  const auto options = std::make_shared<ChatOptions>();
+  Command& command = line.add("chat", "Talk with a model in the terminal.");
+  command.arguments("[MODEL] [--resume [NAME]]", 2);
+  command.group("Conversation")
+      .option("--system", options->system, "TEXT", "system message (also -sys)")
+      .spelling("-sys", "--system")
+      .flag("--resume", options->resume, "go on with the last conversation, or with that NAME")
+      .flag("--sessions", options->sessions, "list the conversations and end")
+      .flag("--no-save", options->no_save, "keep neither the conversation nor the history")
+      .option("--kwargs", options->kwargs, "JSON",
+              "more variables for the template, as a JSON object");
+  command.group("Answer")
+      .option("-n,--predict", options->max_tokens, "N",
+              "at most N tokens (default: 0, what the context holds)")
+      .flag("--no-think", options->no_think,
+            "enable_thinking=false: answer without reasoning first")
+      .option("--think", options->think, "HOW",
+              "thoughts: show, fold to one line, or hide (default: fold)")
+      .flag("--no-markdown", options->no_markdown, "show what the model writes as it is")
+      .flag("--no-stats-line", options->no_stats_line, "no line about speed after each answer");
+  command.group("Tools")
+      .option("--tool", options->tools, "NAME", "let the model call a tool: shell; repeatable")
+      .option("--tool-file", options->tool_files, "FILE",
+              "tools with commands of their own, see docs/CHAT.md; repeatable")
+      .option("--tool-timeout", options->tool_timeout, "S",
+              "seconds that a tool may take (default: 60)")
+      .option("--max-calls", options->max_calls, "N", "rounds of tools in a turn (default: 16)")
+      .flag("--no-ask", options->no_ask,
+            "run tools without asking: only where nothing can be lost");
+  add_model_option(command, options->model);
+  add_machine_options(command, options->model);
+  options->model.draft = "auto";
+  options->model.n_checkpoints = LocalBackend::kCheckpoints;
+  add_draft_option(command, options->model);
+  add_prefix_options(command, options->prefix);
+  add_sampling_options(command, options->sampling);
+  add_general_options(command, options->general);
+  command.example("chat")
+      .example("chat models/demo --system \"You are brief.\"")
+      .example("chat --resume")
+      .example("chat --tool shell --think show")
+      .example("echo \"What is 12 + 30?\" | moeflux chat --no-think");
+  command
+      .note(
+          "Each line is a message; several lines between \"\"\" and \"\"\" are one. /help in the "
+          "chat lists its commands.")
+      .note("Ctrl-C stops an answer, twice it ends the program (exit code 130).");
+  command.run(
+      [options](const std::vector<std::string>& arguments) { return chat(*options, arguments); });
+}
+
+}  // namespace moeflux::cli

@@ -1,0 +1,85 @@
+// One client: reads its requests one after the other and writes the answers, within the limits.
+//
+// Lives on the thread of the io_context it was made for; only the exchange it hands out is for
+// others. While a request is being answered it keeps listening: a client that leaves is noticed at
+// once, and what it sends early is kept for the next request.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+
+#include "server/http_server.h"
+#include "server/live_exchange.h"
+
+namespace moeflux {
+
+// What all connections of a server share.
+struct ConnectionContext {
+  HttpLimits limits;
+  HttpEntry entry;
+  CoreErrorForm error_form;
+  boost::asio::io_context& io;
+  boost::asio::thread_pool& workers;
+  bool is_local = false;  // a UNIX socket
+  bool draining = false;
+  std::uint64_t body_bytes = 0;  // of all requests being read or answered
+};
+
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  using Socket = boost::asio::generic::stream_protocol::socket;
+
+  Connection(Socket socket, ConnectionContext& context);
+  ~Connection();
+
+  // Until the connection is closed.
+  boost::asio::awaitable<void> run();
+  // Says that there are too many, and closes.
+  boost::asio::awaitable<void> refuse();
+
+  void close();
+  bool is_idle() const { return is_idle_; }  // between requests
+
+ private:
+  using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
+  enum class Read { Data, Closed, Late };
+
+  boost::asio::awaitable<Read> read_some(std::chrono::milliseconds at_most);
+  boost::asio::awaitable<bool> read_header(Parser& parser);
+  boost::asio::awaitable<bool> read_body(Parser& parser);
+  boost::asio::awaitable<bool> write_all(std::string bytes);
+  boost::asio::awaitable<bool> answer(Parser& parser);
+  boost::asio::awaitable<bool> write_answer(std::shared_ptr<LiveExchange> exchange);
+  boost::asio::awaitable<bool> watch();
+  boost::asio::awaitable<bool> fail_with(HttpError error);  // always false
+  boost::asio::awaitable<void> linger();
+
+  std::optional<HttpError> parse(Parser& parser);
+  std::optional<HttpError> check_header(Parser& parser);
+  bool reserve_body(std::uint64_t bytes);
+  void release_body();
+  void arm(std::chrono::milliseconds at_most);
+  void disarm();
+
+  Socket socket_;
+  ConnectionContext& context_;
+  boost::asio::steady_timer deadline_, wake_;
+  std::uint64_t armed_ = 0;  // counts arm() and disarm(): an old alarm is ignored
+  bool late_ = false;
+  bool is_idle_ = true;
+  std::uint64_t body_bytes_ = 0;
+  boost::beast::flat_buffer buffer_;  // received and not yet used
+};
+
+}  // namespace moeflux

@@ -1,0 +1,60 @@
+// The exchange of a real connection: turns an answer into the bytes of HTTP/1.1 and hands them from
+// whatever thread to the one that moves bytes.
+#pragma once
+
+#include <cstddef>
+#include <mutex>
+#include <string>
+
+#include "server/exchange.h"
+
+namespace moeflux {
+
+class LiveExchange final : public Exchange {
+ public:
+  struct Form {
+    bool keep_alive = true;
+    bool chunked = true;  // HTTP/1.1; else the connection ends with the stream
+    bool head_only = false;
+    std::size_t queue_bytes = 0;
+  };
+  // `wake` is called from any thread when there is something to take.
+  LiveExchange(Form form, std::function<void()> wake) : form_(form), wake_(std::move(wake)) {}
+  ~LiveExchange() override = default;
+
+  void add_header(std::string name, std::string value) override;
+  void respond(HttpResponse response) override;
+  void begin_stream(StreamHead head) override;
+  void write(std::string bytes) override;
+  void finish() override;
+  void on_gone(std::function<void()> callback) override;
+
+  // For the connection:
+  struct Taken {
+    std::string bytes;
+    bool done = false;        // nothing will follow
+    bool keep_alive = false;  // when done
+    bool gone = false;        // the queue was full: give up
+  };
+  Taken take();
+  void ping();     // if a stream is open
+  void abandon();  // the client has left
+
+ private:
+  enum class State { Waiting, Streaming, Done };
+  std::string head(int status, const std::string& content_type, const HttpHeaders& headers,
+                   const std::string& framing) const;
+  void append_chunk(std::string_view bytes);
+
+  const Form form_;
+  const std::function<void()> wake_;
+  std::mutex mutex_;
+  State state_ = State::Waiting;
+  bool gone_ = false;
+  HttpHeaders headers_;
+  std::string ping_;
+  std::string queue_;
+  std::function<void()> on_gone_;
+};
+
+}  // namespace moeflux

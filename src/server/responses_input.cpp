@@ -1,0 +1,127 @@
+#include "server/responses_input.h"
+
+#include <fmt/format.h>
+
+#include "server/http.h"
+#include "server/request_fields.h"
+
+namespace moeflux {
+namespace {
+
+class InputReader {
+ public:
+  explicit InputReader(const std::string& instructions) {
+    if (!instructions.empty()) add({{"role", "system"}, {"content", instructions}});
+  }
+
+  void read(const Json& item, const std::string& where) {
+    if (!item.is_object()) throw bad_request(where + " must be an object", where);
+    const RequestFields fields(item, where + ".");
+    const std::string type = fields.string("type").value_or("message");
+    if (type == "message")
+      read_message(item, fields);
+    else if (type == "function_call")
+      read_call(fields);
+    else if (type == "function_call_output")
+      read_output(item, fields);
+    else if (type == "reasoning")
+      read_reasoning(fields);
+    else if (type == "item_reference")
+      fields.refuse("type", "is item_reference, but this server keeps no items: send them whole");
+    else
+      fields.refuse("type",
+                    fmt::format("is \"{}\", which this server does not read; there are "
+                                "message, function_call, function_call_output and reasoning",
+                                type.substr(0, 80)));
+  }
+
+  Json finish() {
+    end_turn();
+    return std::move(messages_);
+  }
+
+ private:
+  void add(Json message) {
+    end_turn();
+    messages_.push_back(std::move(message));
+  }
+
+  // A thought that nothing followed is of no use to a template.
+  void end_turn() {
+    if (turn_.contains("content") || turn_.contains("tool_calls")) {
+      if (!turn_.contains("content")) turn_["content"] = "";
+      turn_["role"] = "assistant";
+      messages_.push_back(std::move(turn_));
+    }
+    turn_ = Json::object();
+  }
+
+  void read_message(const Json& item, const RequestFields& fields) {
+    const auto role = fields.string("role");
+    if (!role) fields.refuse("role", "is missing");
+    const Json* content = fields.find("content");
+    if (content == nullptr) fields.refuse("content", "is missing");
+    if (*role != "assistant") return add({{"role", *role}, {"content", item.at("content")}});
+    if (turn_.contains("content") || turn_.contains("tool_calls")) end_turn();
+    turn_["content"] = *content;
+  }
+
+  void read_call(const RequestFields& fields) {
+    const auto name = fields.string("name");
+    const auto id = fields.string("call_id");
+    if (!name) fields.refuse("name", "is missing");
+    if (!id) fields.refuse("call_id", "is missing");
+    turn_["tool_calls"].push_back(
+        {{"id", *id},
+         {"type", "function"},
+         {"function", {{"name", *name}, {"arguments", fields.string("arguments").value_or("")}}}});
+  }
+
+  void read_output(const Json& item, const RequestFields& fields) {
+    const auto id = fields.string("call_id");
+    if (!id) fields.refuse("call_id", "is missing");
+    if (fields.find("output") == nullptr) fields.refuse("output", "is missing");
+    add({{"role", "tool"}, {"tool_call_id", *id}, {"content", item.at("output")}});
+  }
+
+  static std::string joined_text(const RequestFields& fields, const char* name) {
+    std::string text;
+    const Json* parts = fields.array(name);
+    if (parts == nullptr) return text;
+    for (const Json& part : *parts) {
+      const auto found = part.is_object() ? part.find("text") : part.end();
+      if (found == part.end() || !found->is_string())
+        fields.refuse(name, "must be a list of parts with text");
+      text += (text.empty() ? "" : "\n\n") + found->get<std::string>();
+    }
+    return text;
+  }
+
+  // The thought itself where it is given, else its summary. What is encrypted was not by us.
+  void read_reasoning(const RequestFields& fields) {
+    if (turn_.contains("content") || turn_.contains("tool_calls")) end_turn();
+    std::string thought = joined_text(fields, "content");
+    if (thought.empty()) thought = joined_text(fields, "summary");
+    if (!thought.empty()) turn_["reasoning_content"] = thought;
+  }
+
+  Json messages_ = Json::array();
+  Json turn_ = Json::object();  // what the model wrote, so far
+};
+
+}  // namespace
+
+Json read_responses_input(const Json& input, const std::string& instructions) {
+  InputReader reader(instructions);
+  if (input.is_string()) {
+    reader.read({{"role", "user"}, {"content", input}}, "input");
+  } else if (input.is_array() && !input.empty()) {
+    for (std::size_t i = 0; i < input.size(); ++i)
+      reader.read(input[i], fmt::format("input[{}]", i));
+  } else {
+    throw bad_request("input must be a text or a list of items", "input");
+  }
+  return reader.finish();
+}
+
+}  // namespace moeflux

@@ -1,0 +1,188 @@
+#include "server/server_app.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include <fmt/format.h>
+
+#include "server/anthropic_routes.h"
+#include "server/ollama_routes.h"
+#include "server/openai_errors.h"
+#include "server/openai_routes.h"
+#include "server/responses_routes.h"
+#include "server/status_routes.h"
+
+namespace moeflux {
+namespace {
+
+bool contains(const std::vector<std::string>& list, std::string_view what) {
+  return std::find(list.begin(), list.end(), what) != list.end() ||
+         std::find(list.begin(), list.end(), "*") != list.end();
+}
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  std::transform(out.begin(), out.end(), out.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return out;
+}
+
+// "localhost:9099" -> "localhost", "[::1]:80" -> "[::1]".
+std::string_view without_port(std::string_view host) {
+  const std::size_t end = host.starts_with('[') ? host.find(']') : host.rfind(':');
+  if (end == std::string_view::npos) return host;
+  return host.substr(0, host.starts_with('[') ? end + 1 : end);
+}
+
+bool is_address(std::string_view host) {
+  if (host.starts_with('[')) return true;
+  return host.find_first_not_of("0123456789.") == std::string_view::npos;
+}
+
+// A body that says it is something else is no JSON. curl's default is taken for a missing type.
+void check_content_type(const HttpRequest& request) {
+  if (request.method != "POST" || request.body.empty()) return;
+  std::string type = lower(request.header("content-type"));
+  type = type.substr(0, type.find(';'));
+  while (!type.empty() && type.back() == ' ') type.pop_back();
+  if (type.empty() || type == "application/json" || type.ends_with("+json") ||
+      type == "application/x-www-form-urlencoded")
+    return;
+  throw HttpError(415, "invalid_request_error",
+                  fmt::format("the body is {}; application/json is expected", type));
+}
+
+}  // namespace
+
+bool same_key(std::string_view given, std::string_view key) {
+  std::size_t difference = given.size() ^ key.size();
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    const char other = key.empty() ? '\0' : key[i % key.size()];
+    difference |= static_cast<unsigned char>(given[i] ^ other);
+  }
+  return difference == 0;
+}
+
+ServerApp::ServerApp(ServerAppOptions options) : options_(std::move(options)) {
+  add_status_routes(*this);
+  add_openai_routes(*this);
+  add_anthropic_routes(*this);
+  add_ollama_routes(*this);
+  add_responses_routes(*this);
+}
+
+void ServerApp::set_service(std::shared_ptr<GenerationService> service) {
+  const std::lock_guard lock(mutex_);
+  service_ = std::move(service);
+}
+
+bool ServerApp::is_ready() const {
+  const std::lock_guard lock(mutex_);
+  return service_ != nullptr;
+}
+
+std::shared_ptr<GenerationService> ServerApp::service() const {
+  const std::lock_guard lock(mutex_);
+  if (service_ == nullptr) {
+    throw HttpError(503, "unavailable_error", "the model is being loaded")
+        .with_header("Retry-After", "5");
+  }
+  return service_;
+}
+
+bool ServerApp::allows_origin(std::string_view origin) const {
+  return contains(options_.cors_origins, origin);
+}
+
+// A page of another origin may only ask where that was allowed, even if it could not read the
+// answer.
+void ServerApp::check_origin(const HttpRequest& request, Exchange& exchange) const {
+  const std::string_view origin = request.header("origin");
+  if (origin.empty()) return;
+  if (allows_origin(origin)) {
+    exchange.add_header("Access-Control-Allow-Origin", std::string(origin));
+    exchange.add_header("Vary", "Origin");
+    return;
+  }
+  const std::size_t scheme = origin.find("://");
+  if (scheme != std::string_view::npos && origin.substr(scheme + 3) == request.header("host"))
+    return;
+  if (request.method == "GET" || request.method == "HEAD") return;
+  throw HttpError(
+      403, "permission_error",
+      fmt::format("pages of {} may not use this server; allow them with --cors-origin", origin));
+}
+
+bool ServerApp::answer_preflight(const HttpRequest& request, Exchange& exchange) const {
+  if (request.method != "OPTIONS") return false;
+  const std::string_view origin = request.header("origin");
+  HttpResponse response{.status = 204};
+  if (!origin.empty() && allows_origin(origin)) {
+    std::string asked(request.header("access-control-request-headers"));
+    if (asked.empty()) asked = "authorization, content-type, x-api-key";
+    response.headers = {{"Access-Control-Allow-Origin", std::string(origin)},
+                        {"Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS"},
+                        {"Access-Control-Allow-Headers", asked},
+                        {"Access-Control-Max-Age", "86400"},
+                        {"Vary", "Origin"}};
+  }
+  exchange.respond(std::move(response));
+  return true;
+}
+
+void ServerApp::check_host(const HttpRequest& request) const {
+  if (request.is_local) return;
+  const std::string host = lower(without_port(request.header("host")));
+  if (host.empty() || is_address(host) || host == "localhost" || host.ends_with(".localhost") ||
+      contains(options_.hosts, host))
+    return;
+  throw HttpError(403, "permission_error",
+                  fmt::format("this server does not go by the name {}; allow it with "
+                              "--allow-host {}",
+                              host, host));
+}
+
+void ServerApp::check_key(const HttpRequest& request) const {
+  if (options_.api_keys.empty()) return;
+  std::string_view given = request.header("x-api-key");
+  constexpr std::string_view kBearer = "bearer ";
+  const std::string_view authorization = request.header("authorization");
+  if (lower(authorization.substr(0, kBearer.size())) == kBearer)
+    given = authorization.substr(kBearer.size());
+  bool found = false;
+  for (const std::string& key : options_.api_keys) found |= same_key(given, key);
+  if (found) return;
+  throw HttpError(401, "authentication_error",
+                  given.empty() ? "this server asks for a key: Authorization: Bearer KEY"
+                                : "the key is not one of this server's")
+      .with_header("WWW-Authenticate", "Bearer");
+}
+
+void ServerApp::handle(HttpRequest request, const ExchangePtr& exchange) {
+  ErrorForm error_form = openai_error;
+  const auto answer_with = [&](const HttpError& error) {
+    HttpResponse response = error_form(error);
+    for (const auto& header : error.headers()) response.headers.push_back(header);
+    exchange->respond(std::move(response));
+  };
+  try {
+    check_host(request);
+    if (answer_preflight(request, *exchange)) return;
+    check_origin(request, *exchange);
+    const HttpRoute& route = router_.find(request);
+    error_form = route.error_form;
+    if (route.needs_key) check_key(request);
+    check_content_type(request);
+    route.handler(request, exchange);
+  } catch (const HttpError& error) {
+    answer_with(error);
+  } catch (const Error& error) {
+    answer_with(to_http_error(error));
+  } catch (const std::bad_alloc&) {
+    answer_with({500, "server_error", "out of memory"});
+  } catch (const std::exception& error) {
+    answer_with({500, "server_error", error.what()});
+  }
+}
+
+}  // namespace moeflux

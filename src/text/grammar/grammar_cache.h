@@ -1,0 +1,45 @@
+// Compiled grammars of one vocabulary, the last used ones: a client that asks for the same schema
+// again gets what was learned the first time. Thread-safe; what it hands out stays valid on its
+// own.
+#pragma once
+
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "text/grammar/gbnf.h"
+#include "text/grammar/json_schema.h"
+#include "text/grammar/token_masks.h"
+
+namespace moeflux {
+
+class GrammarCache {
+ public:
+  explicit GrammarCache(std::shared_ptr<const TokenTrie> trie, std::size_t max_grammars = 16,
+                        const TokenMaskLimits& limits = {});
+
+  // Each throws what parsing and compiling the grammar throws.
+  std::shared_ptr<TokenMasks> gbnf(std::string_view text, const GbnfSchemas& schemas = {});
+  std::shared_ptr<TokenMasks> json_schema(const Json& schema,
+                                          const JsonSchemaOptions& options = {});
+  std::shared_ptr<TokenMasks> json_object(const JsonSchemaOptions& options = {});
+
+ private:
+  struct Entry {
+    std::string key;
+    std::shared_ptr<TokenMasks> masks;
+  };
+  std::shared_ptr<TokenMasks> find_or_make(std::string key, const std::function<Grammar()>& make);
+  std::shared_ptr<TokenMasks> find(const std::string& key);
+
+  std::shared_ptr<const TokenTrie> trie_;
+  std::size_t max_grammars_;
+  TokenMaskLimits limits_;
+  std::mutex mutex_;
+  std::list<Entry> entries_;  // the last used first
+};
+
+}  // namespace moeflux

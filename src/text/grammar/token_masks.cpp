@@ -1,0 +1,180 @@
+#include "text/grammar/token_masks.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+
+namespace moeflux {
+namespace {
+
+std::vector<std::uint8_t> pack(std::span<const std::uint8_t> flags) {
+  std::vector<std::uint8_t> bits((flags.size() + 7) / 8, 0);
+  const std::size_t whole = flags.size() / 8;
+  for (std::size_t i = 0; i < whole; ++i) {
+    unsigned byte = 0;
+    for (std::size_t bit = 0; bit < 8; ++bit) byte |= unsigned{flags[i * 8 + bit]} << bit;
+    bits[i] = static_cast<std::uint8_t>(byte);
+  }
+  for (std::size_t i = whole * 8; i < flags.size(); ++i) {
+    bits[whole] = static_cast<std::uint8_t>(bits[whole] | (flags[i] << (i % 8)));
+  }
+  return bits;
+}
+
+// For each byte, its bits as eight bytes.
+std::array<std::array<std::uint8_t, 8>, 256> make_spread() {
+  std::array<std::array<std::uint8_t, 8>, 256> spread = {};
+  for (std::size_t byte = 0; byte < 256; ++byte) {
+    for (std::size_t bit = 0; bit < 8; ++bit) {
+      spread[byte][bit] = static_cast<std::uint8_t>((byte >> bit) & 1);
+    }
+  }
+  return spread;
+}
+
+void unpack(std::span<const std::uint8_t> bits, std::span<std::uint8_t> flags) {
+  static const auto spread = make_spread();
+  const std::size_t whole = flags.size() / 8;
+  for (std::size_t i = 0; i < whole; ++i) std::memcpy(&flags[i * 8], spread[bits[i]].data(), 8);
+  for (std::size_t i = whole * 8; i < flags.size(); ++i) flags[i] = spread[bits[whole]][i % 8];
+}
+
+}  // namespace
+
+TokenMasks::TokenMasks(std::shared_ptr<const ByteAutomaton> automaton,
+                       std::shared_ptr<const TokenTrie> trie, const TokenMaskLimits& limits)
+    : compiled_(std::move(automaton)),
+      trie_(std::move(trie)),
+      limits_(limits),
+      automaton_(compiled_),
+      plain_steps_(automaton_),
+      path_(trie_->max_depth() + 1) {
+  const std::bitset<256> missing = compiled_->text_bytes & ~trie_->single_bytes();
+  for (std::size_t byte = 0; byte < 256; ++byte) {
+    if (missing[byte]) {
+      fail(Errc::Unsupported,
+           "grammar: the vocabulary has no token for the single byte 0x{:02x}, which the grammar "
+           "needs; grammars work with vocabularies that have all bytes",
+           byte);
+    }
+  }
+}
+
+TokenMasks::Cursor TokenMasks::start() {
+  const std::lock_guard lock(mutex_);
+  Cursor cursor;
+  cursor.generation_ = generation_;
+  cursor.state_ = automaton_.start();
+  note_ends(cursor);
+  return cursor;
+}
+
+bool TokenMasks::advance(Cursor& cursor, TokenId token) {
+  const std::string bytes = symbols(token);
+  return !bytes.empty() && advance_bytes(cursor, bytes);
+}
+
+bool TokenMasks::advance_bytes(Cursor& cursor, std::string_view bytes) {
+  const std::lock_guard lock(mutex_);
+  find_place(cursor);
+  const LazyAutomaton::StateId next = automaton_.walk(cursor.state_, bytes);
+  if (next == LazyAutomaton::kDead) return false;
+  cursor.passed_ += bytes;
+  cursor.state_ = next;
+  note_ends(cursor);
+  return true;
+}
+
+void TokenMasks::fill(Cursor& cursor, std::span<std::uint8_t> allowed) {
+  MOEFLUX_ASSERT(allowed.size() == n_ids());
+  const std::lock_guard lock(mutex_);
+  find_place(cursor);
+  if (const auto known = masks_.find(cursor.state_); known != masks_.end()) {
+    ++counts_.masks_reused;
+    unpack(known->second, allowed);
+    return;
+  }
+  ++counts_.masks_computed;
+  compute(cursor.state_, allowed);
+  if (masks_.size() >= limits_.n_masks) {
+    masks_.erase(mask_order_.front());
+    mask_order_.pop_front();
+  }
+  masks_.emplace(cursor.state_, pack(allowed));
+  mask_order_.push_back(cursor.state_);
+}
+
+TokenMasks::Counts TokenMasks::counts() {
+  const std::lock_guard lock(mutex_);
+  counts_.n_states = automaton_.n_states();
+  counts_.automaton_bytes = automaton_.bytes();
+  return counts_;
+}
+
+// The cursor's state is valid after this, also when everything was forgotten since.
+void TokenMasks::find_place(Cursor& cursor) {
+  keep_within_limits();
+  if (cursor.generation_ == generation_) return;
+  cursor.state_ = automaton_.walk(automaton_.start(), cursor.passed_);
+  cursor.generation_ = generation_;
+}
+
+void TokenMasks::keep_within_limits() {
+  if (automaton_.bytes() <= limits_.automaton_bytes) return;
+  automaton_.clear();
+  plain_steps_.clear();
+  masks_.clear();
+  mask_order_.clear();
+  ++generation_;
+  ++counts_.times_cleared;
+}
+
+void TokenMasks::note_ends(Cursor& cursor) {
+  cursor.may_end_ = automaton_.may_end(cursor.state_);
+  cursor.must_end_ = cursor.may_end_ && !automaton_.can_go_on(cursor.state_);
+}
+
+void TokenMasks::compute(LazyAutomaton::StateId state, std::span<std::uint8_t> allowed) {
+  if (const auto n_plain = plain_steps_.count(state)) {
+    unpack(trie_->plain_up_to(*n_plain), allowed);
+  } else {
+    std::fill(allowed.begin(), allowed.end(), std::uint8_t{0});
+    walk(trie_->plain(), state, allowed);
+  }
+  walk(trie_->other(), state, allowed);
+  for (const TokenId id : compiled_->markers) {
+    const bool fits = automaton_.walk(state, symbols(id)) != LazyAutomaton::kDead;
+    allowed[static_cast<std::size_t>(id)] = fits ? 1 : 0;
+  }
+}
+
+void TokenMasks::walk(const TokenTrie::Tree& tree, LazyAutomaton::StateId state,
+                      std::span<std::uint8_t> allowed) {
+  const auto nodes = tree.nodes();
+  path_[0] = state;
+  for (std::size_t i = 0; i < nodes.size();) {
+    const TokenTrie::Node& node = nodes[i];
+    const LazyAutomaton::StateId next = automaton_.step(path_[node.depth - 1u], node.byte);
+    if (next == LazyAutomaton::kDead) {
+      i = node.end;
+      continue;
+    }
+    path_[node.depth] = next;
+    for (const TokenId id : tree.tokens_at(i)) allowed[static_cast<std::size_t>(id)] = 1;
+    ++i;
+  }
+}
+
+// What the automaton reads for a token; "" for one it can never read.
+std::string TokenMasks::symbols(TokenId token) const {
+  const auto& markers = compiled_->markers;
+  const auto marker = std::find(markers.begin(), markers.end(), token);
+  if (marker == markers.end()) return std::string(trie_->bytes(token));
+  return {static_cast<char>(ByteAutomaton::kMarkerByte),
+          static_cast<char>(marker - markers.begin())};
+}
+
+}  // namespace moeflux

@@ -1,0 +1,279 @@
+// Grammars of tool calls, one per format and list of tools.
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/utf8.h"
+#include "text/reply_calls.h"
+#include "text/reply_json.h"
+#include "text/reply_markup.h"
+#include "text/reply_schema.h"
+#include "text/reply_tools.h"
+
+namespace moeflux {
+namespace {
+
+std::string gbnf_literal(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    switch (c) {
+      case '"':
+        out += "\\\"";
+        break;
+      case '\\':
+        out += "\\\\";
+        break;
+      case '\n':
+        out += "\\n";
+        break;
+      case '\r':
+        out += "\\r";
+        break;
+      case '\t':
+        out += "\\t";
+        break;
+      default:
+        if (static_cast<unsigned char>(c) < 0x20) {
+          out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+        } else {
+          out += c;
+        }
+    }
+  }
+  return out + '"';
+}
+
+std::u32string code_points(std::string_view text) {
+  std::u32string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const Utf8Step step = decode_utf8(text, at);
+    out += step.code_point;
+    at += step.length;
+  }
+  return out;
+}
+
+// Texts that do not contain `end`, as the states of the automaton that looks for it: rule NAME-k
+// has seen its first k characters.
+std::string rules_without(const std::string& name, std::string_view end) {
+  const std::u32string pattern = code_points(end);
+  const auto next = [&](std::size_t seen, char32_t c) {
+    std::u32string text = pattern.substr(0, seen) + c;
+    while (!text.empty() && !pattern.starts_with(text)) text.erase(0, 1);
+    return text.size();
+  };
+  std::u32string letters = pattern;
+  std::sort(letters.begin(), letters.end());
+  letters.erase(std::unique(letters.begin(), letters.end()), letters.end());
+
+  std::string rules;
+  for (std::size_t seen = 0; seen < pattern.size(); ++seen) {
+    std::string others, steps;
+    for (const char32_t c : letters) {
+      const std::size_t then = next(seen, c);
+      if (then == 0) continue;
+      const std::string escaped = fmt::format("\\U{:08x}", static_cast<std::uint32_t>(c));
+      others += escaped;
+      if (then < pattern.size()) steps += fmt::format(" | [{}] {}-{}", escaped, name, then);
+    }
+    rules += fmt::format("{}-{} ::= | [^{}] {}-0{}\n", name, seen, others, name, steps);
+  }
+  return rules;
+}
+
+class ToolGrammarWriter {
+ public:
+  ToolGrammarWriter(ReplyFormat format, const Json& tools, const ToolGrammarOptions& options)
+      : format_(format), shape_(call_shape(format)), tools_(tools), options_(options) {}
+
+  ToolGrammar write() {
+    std::string calls;
+    for (std::size_t i = 0; i < tools_.size(); ++i) {
+      calls += fmt::format("{}call-{}", i == 0 ? "" : " | ", i);
+      add_call(i, tool_function(tools_[i]));
+    }
+    add_rule("call", calls);
+    add_root();
+    if (needs_text_) rules_ += rules_without("text", value_end());
+    result_.gbnf = std::move(rules_);
+    return std::move(result_);
+  }
+
+ private:
+  bool is_tagged() const {
+    return format_ == ReplyFormat::QwenXml || format_ == ReplyFormat::DeepSeekXml;
+  }
+  std::string_view value_end() const { return tagged_markup(format_).parameter_end; }
+
+  void add_rule(const std::string& name, const std::string& body) {
+    rules_ += name + " ::= " + body + "\n";
+  }
+
+  void add_root() {
+    const bool automatic = options_.choice.mode == ToolChoice::Mode::Auto;
+    const std::string between = gbnf_literal(shape_.between);
+    const std::string call_list =
+        shape_.calls_share_block && options_.parallel ? "call (" + between + " call)*" : "call";
+    if (automatic) {
+      const std::string opener = call_markers(format_).openers.front();
+      result_.starts_after = opener;
+      result_.repeats = options_.parallel;
+      const std::string begin = shape_.block_begin.substr(opener.size());
+      add_rule("root", fmt::format("{} {} {}", gbnf_literal(begin), call_list,
+                                   gbnf_literal(shape_.block_end)));
+      return;
+    }
+    add_rule("block", fmt::format("{} {} {}", gbnf_literal(shape_.block_begin), call_list,
+                                  gbnf_literal(shape_.block_end)));
+    const bool many_blocks = !shape_.calls_share_block && options_.parallel;
+    const std::string blocks = many_blocks ? "block (" + between + " block)*" : "block";
+    if (options_.opens_thought) result_.starts_after = kThoughtEnd;
+    add_rule("root", options_.opens_thought ? "\"\\n\"{0,2} " + blocks : blocks);
+  }
+
+  void add_call(std::size_t index, const Json& function) {
+    const std::string rule = fmt::format("call-{}", index);
+    std::string name = function.value("name", "");
+    if (format_ == ReplyFormat::Hermes) {
+      name = json_string(name);
+      name = name.substr(1, name.size() - 2);
+    }
+    std::string after = gbnf_literal(shape_.after_name);
+    if (format_ == ReplyFormat::Kimi) {
+      after = "\":\" [0-9]{1,3} " + gbnf_literal(marked_markup(format_).separator);
+    }
+    const std::string arguments = is_tagged() ? parameters(rule, parameters_schema(&function))
+                                              : json_arguments(rule, function);
+    add_rule(rule, fmt::format("{} {} {} {}", gbnf_literal(shape_.before_name + name), after,
+                               arguments, gbnf_literal(shape_.after_arguments)));
+  }
+
+  // ---- arguments as one JSON object
+
+  std::string json_arguments(const std::string& rule, const Json& function) {
+    if (!function.contains("parameters")) return gbnf_literal("{}");
+    Json schema = parameters_schema(&function);
+    if (!options_.use_schemas || !allows_object(schema)) schema = Json{{"type", "object"}};
+    if (!schema.contains("type")) schema["type"] = "object";
+    return add_schema(rule + "-arguments", std::move(schema));
+  }
+
+  static bool allows_object(const Json& schema) {
+    return (allowed_types(schema, schema) & kJsonObject) != 0;
+  }
+
+  std::string add_schema(const std::string& rule, Json schema) {
+    result_.schemas[rule] = std::move(schema);
+    return rule;
+  }
+
+  // ---- arguments as tags, in the order of the schema
+
+  std::string parameters(const std::string& rule, const Json& schema) {
+    const auto properties = schema.find("properties");
+    if (properties == schema.end() || !properties->is_object()) {
+      if (schema.empty()) return "\"\"";
+      needs_text_ = true;
+      return fmt::format("({} [^\\n<>\\\"]{{1,64}} {})*",
+                         gbnf_literal(tagged_markup(format_).parameter_begin),
+                         after_key(true) + " text-0 " + parameter_close());
+    }
+    std::string body;
+    std::size_t index = 0;
+    for (const auto& [key, property] : properties->items()) {
+      const std::string name = fmt::format("{}-{}", rule, index++);
+      add_parameter(name, key, property, schema);
+      body += name + (is_required(schema, key) ? " " : "? ");
+    }
+    return body.empty() ? "\"\"" : "(" + body + ")";
+  }
+
+  static bool is_required(const Json& schema, const std::string& key) {
+    const auto required = schema.find("required");
+    return required != schema.end() && required->is_array() &&
+           std::find(required->begin(), required->end(), Json(key)) != required->end();
+  }
+
+  // From the name of a parameter to its value.
+  std::string after_key(bool is_string) const {
+    const TaggedMarkup& markup = tagged_markup(format_);
+    if (markup.names_string)
+      return is_string ? R"("\" string=\"true\">")" : R"("\" string=\"false\">")";
+    return gbnf_literal(fmt::format("{}\n", markup.parameter_open));
+  }
+  std::string parameter_close() const {
+    const TaggedMarkup& markup = tagged_markup(format_);
+    return gbnf_literal(fmt::format("{}{}\n", markup.lines ? "\n" : "", markup.parameter_end));
+  }
+
+  void add_parameter(const std::string& rule, const std::string& key, const Json& property,
+                     const Json& root) {
+    const unsigned types = allowed_types(property, root);
+    const bool is_string = (types & kJsonString) != 0;
+    const std::string begin =
+        gbnf_literal(std::string(tagged_markup(format_).parameter_begin) + key);
+    add_rule(rule, fmt::format("{} {} {} {}", begin, after_key(is_string),
+                               is_string ? text_value(property)
+                                         : json_value(rule + "-value", property, root),
+                               parameter_close()));
+  }
+
+  // Free text, or one of the texts that are listed.
+  std::string text_value(const Json& property) {
+    const auto values = property.is_object() ? property.find("enum") : property.end();
+    const bool listed =
+        options_.use_schemas && property.is_object() && values != property.end() &&
+        values->is_array() && !values->empty() &&
+        std::all_of(values->begin(), values->end(), [](const Json& v) { return v.is_string(); });
+    if (!listed) {
+      needs_text_ = true;
+      return "text-0";
+    }
+    std::string body;
+    for (const Json& value : *values) {
+      body += (body.empty() ? "" : " | ") + gbnf_literal(value.get<std::string>());
+    }
+    return "(" + body + ")";
+  }
+
+  std::string json_value(const std::string& rule, const Json& property, const Json& root) {
+    if (!options_.use_schemas) {
+      const unsigned types = allowed_types(property, root);
+      Json names = Json::array();
+      for (const auto& [type, name] :
+           {std::pair{kJsonNull, "null"}, std::pair{kJsonBoolean, "boolean"},
+            std::pair{kJsonNumber, "number"}, std::pair{kJsonArray, "array"},
+            std::pair{kJsonObject, "object"}}) {
+        if ((types & type) != 0) names.push_back(name);
+      }
+      return add_schema(rule, Json{{"type", names}});
+    }
+    Json schema = property;
+    for (const char* key : {"$defs", "definitions"}) {
+      if (schema.is_object() && root.contains(key) && !schema.contains(key)) {
+        schema[key] = root[key];
+      }
+    }
+    return add_schema(rule, std::move(schema));
+  }
+
+  const ReplyFormat format_;
+  const CallShape shape_;
+  const Json& tools_;
+  const ToolGrammarOptions& options_;
+  std::string rules_;
+  bool needs_text_ = false;
+  ToolGrammar result_;
+};
+
+}  // namespace
+
+ToolGrammar tool_grammar(ReplyFormat format, const Json& tools, const ToolGrammarOptions& options) {
+  const Json callable = tools_to_render(options.choice, tools);
+  if (format == ReplyFormat::Plain || callable.is_null()) {
+    fail(Errc::BadInput, "there is no grammar for calls: {}",
+         callable.is_null() ? "no tool may be called" : "the template has no format for them");
+  }
+  return ToolGrammarWriter(format, callable, options).write();
+}
+
+}  // namespace moeflux

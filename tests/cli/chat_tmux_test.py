@@ -1,0 +1,284 @@
+#!/usr/bin/env python3
+"""Drives the chat on a real terminal: under tmux, key by key, looking at the screen.
+
+  chat_tmux_test.py PROGRAM MODEL [NAME...]     runs all scenarios, or those that are named
+
+Exits with 77 (SKIP) where tmux is missing.
+"""
+
+import json
+import pathlib
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+TIMEOUT = 60  # for anything to appear; sanitizers are slow
+
+CALCULATOR = [{
+    "type": "function",
+    "command": "test \"$ARG_expression\" = '123 + 456' && echo '{\"result\": 579}'",
+    "function": {"name": "calculator", "description": "Evaluate an expression",
+                 "parameters": {"type": "object", "properties": {"expression": {"type": "string"}},
+                                "required": ["expression"]}}}]
+
+class Terminal:
+    """One terminal with one run of the chat in it."""
+
+    def __init__(self, program, model, home, *options):
+        self.socket = tempfile.mktemp(prefix="tmux-", dir=home)
+        command = " ".join(shlex.quote(part) for part in (program, "chat", model, *options))
+        environment = {"XDG_STATE_HOME": f"{home}/state", "XDG_CACHE_HOME": f"{home}/cache"}
+        words = " ".join(f"{name}={shlex.quote(value)}" for name, value in environment.items())
+        self.tmux("-f", "/dev/null", "new-session", "-d", "-x", "100", "-y", "50",
+                  f"env -u NO_COLOR {words} {command}; echo exit code $?; sleep 600")
+
+    def tmux(self, *arguments):
+        return subprocess.run(["tmux", "-S", self.socket, *arguments], check=True,
+                              capture_output=True, text=True).stdout
+
+    def screen(self, *options):
+        return self.tmux("capture-pane", "-p", *options)
+
+    def keys(self, *names):
+        self.tmux("send-keys", *names)
+
+    def type(self, text, enter=True):
+        self.tmux("send-keys", "-l", text)
+        if enter:
+            self.keys("Enter")
+
+    def paste(self, text):
+        self.tmux("set-buffer", text)
+        self.tmux("paste-buffer", "-p")
+
+    def wait_until(self, what, condition):
+        """Until condition(screen) holds."""
+        end = time.monotonic() + TIMEOUT
+        while not condition(self.screen()):
+            if time.monotonic() > end:
+                raise AssertionError(f"{what}: not seen on the screen:\n{self.screen()}")
+            time.sleep(0.02)
+        return self.screen()
+
+    def wait(self, *texts):
+        return self.wait_until(texts, lambda screen: all(text in screen for text in texts))
+
+    def wait_for_prompt(self, n_prompts):
+        """Until the n-th prompt stands there, with nothing typed yet."""
+        def is_there(screen):
+            lines = [line for line in screen.splitlines() if line.startswith(">>>")]
+            return len(lines) == n_prompts and lines[-1].strip() == ">>>"
+        self.wait_until(f"prompt {n_prompts}", is_there)
+
+    def close(self):
+        subprocess.run(["tmux", "-S", self.socket, "kill-server"], capture_output=True)
+
+
+def messages(home):
+    """Those of the only session."""
+    files = list(pathlib.Path(home, "state/moeflux/sessions").glob("*.jsonl"))
+    assert len(files) == 1, files
+    return [json.loads(line) for line in files[0].read_text(encoding="utf-8").splitlines()]
+
+
+def expect(actual, wanted):
+    if actual != wanted:
+        raise AssertionError(f"{actual!r}, not {wanted!r}")
+
+
+def two_turns_and_resume(start, home):
+    chat = start()
+    chat.wait("/help lists commands", ">>>")
+    chat.type("What is 12 + 30?")
+    screen = chat.wait("12 + 30 = 42", "tok/s", "experts")
+    assert "thought: " in screen and "so 42" not in screen, screen  # folded
+    chat.wait_for_prompt(2)
+    chat.type("What is the capital of Japan?")
+    chat.wait("The capital of Japan is Tokyo.")
+    chat.wait_for_prompt(3)
+    chat.type("/stats")
+    chat.wait("tokens of the prompt were there already, from: checkpoint")
+    chat.keys("C-d")
+    chat.wait("exit code 0")
+    expect([m["role"] for m in messages(home)], ["user", "assistant"] * 2)
+
+    again = start("--resume")
+    again.wait("12 + 30 = 42", "The capital of Japan is Tokyo.")
+    again.wait_for_prompt(3)  # two of them show the old questions
+    again.keys("Up")  # /stats
+    again.keys("Up")
+    again.wait(">>> What is the capital of Japan?")
+    again.keys("Enter")
+    again.wait_for_prompt(4)
+    again.type("/quit")
+    again.wait("exit code 0")
+    expect([m["content"] for m in messages(home)][2::2], ["What is the capital of Japan?"] * 2)
+
+
+def thoughts_are_shown(start, home):
+    chat = start("--think", "show", "--no-stats-line")
+    chat.wait_for_prompt(1)
+    chat.type("What is 46 + 98?")
+    screen = chat.wait("so 144.", "46 + 98 = 144")
+    chat.wait_for_prompt(2)
+    assert "tok/s" not in screen, screen
+    colored = chat.screen("-e")
+    assert "\033[2m" in colored, colored  # dim
+
+
+def interrupt_stops_the_answer(start, home):
+    # Without its end tokens the model never comes to an end by itself.
+    config = json.loads(pathlib.Path(start.model, "generation_config.json").read_text(encoding="utf-8"))
+    ends = [option for token in config["eos_token_id"] for option in ("--logit-bias", f"{token}=-inf")]
+    chat = start("--no-think", *ends)
+    chat.wait_for_prompt(1)
+    chat.type("Tell me a short story about a frog.")
+    chat.wait_until("an answer", lambda screen: len(screen.strip()) > 600)
+    chat.keys("C-c")
+    chat.wait("[stopped]")
+    said = messages(home)
+    expect(said[1]["role"], "assistant")
+    expect(said[1]["stopped"], True)
+    assert len(said[1]["content"]) > 50, said
+    time.sleep(1.6)  # longer than two Ctrl-C that mean to leave are apart
+    chat.type("/undo")
+    chat.wait("taken back: Tell me a short story about a frog.")
+
+
+def interrupt_at_the_prompt(start, home):
+    chat = start()
+    chat.wait_for_prompt(1)
+    chat.type("not this", enter=False)
+    chat.wait(">>> not this")
+    chat.keys("C-c")
+    chat.wait(">>> not this^C\n(Ctrl-C again")
+    time.sleep(1.6)
+    chat.type("What is 12 + 30?")
+    chat.wait("12 + 30 = 42")
+    chat.keys("C-c")
+    chat.keys("C-c")
+    chat.wait("exit code 130")
+    expect([m["content"] for m in messages(home)], ["What is 12 + 30?", "12 + 30 = 42"])
+
+
+def pastes_wait_for_enter(start, home):
+    chat = start("--no-think")
+    chat.wait_for_prompt(1)
+    chat.paste("What is\n12 + 30?\nTell me.")
+    chat.wait(">>> What is", "12 + 30?", "Tell me.")
+    time.sleep(0.3)
+    assert "tok/s" not in chat.screen(), chat.screen()
+    chat.keys("Enter")
+    chat.wait("tok/s")
+    chat.wait_for_prompt(2)
+    chat.type('"""What is')
+    chat.wait("...")
+    chat.type('5 + 6?"""')
+    chat.wait_for_prompt(3)
+    expect([m["content"] for m in messages(home)][::2],
+           ["What is\n12 + 30?\nTell me.", "What is\n5 + 6?"])
+    chat.type("caf\u00e9 \u65e5\u672c", enter=False)
+    chat.wait(">>> caf\u00e9 \u65e5\u672c")
+
+
+def tools_ask_first(start, home):
+    tools = pathlib.Path(home, "tools.json")
+    tools.write_text(json.dumps(CALCULATOR), encoding="utf-8")
+    chat = start("--no-think", "--tool-file", str(tools))
+    chat.wait_for_prompt(1)
+    chat.type("Use the calculator: 123 + 456")
+    chat.wait("call of calculator", "run it?")
+    chat.type("y")
+    chat.wait('{"result": 579}', "The result is 579.")
+    chat.wait_for_prompt(2)
+    expect([m["role"] for m in messages(home)], ["user", "assistant", "tool", "assistant"])
+    chat.type("Use the calculator: 123 + 456")
+    chat.wait_until("the second question", lambda screen: screen.count("run it?") == 2)
+    chat.type("n")
+    chat.wait_for_prompt(3)
+    expect(messages(home)[6]["content"], "The user does not want this to be run.")
+    chat.type("Use the calculator: 123 + 456")
+    chat.wait_until("the third question", lambda screen: screen.count("run it?") == 3)
+    chat.keys("C-c")  # the turn ends, the chat does not
+    chat.wait_for_prompt(4)
+    expect(messages(home)[-1]["content"], "The user has stopped this.")
+
+
+def tool_commands_can_be_edited(start, home):
+    tools = pathlib.Path(home, "tools.json")
+    tools.write_text(json.dumps(CALCULATOR), encoding="utf-8")
+    chat = start("--no-think", "--tool-file", str(tools))
+    chat.wait_for_prompt(1)
+    chat.type("Use the calculator: 123 + 456")
+    chat.wait("run it?")
+    chat.type("e")
+    chat.wait_until("the command again", lambda screen: screen.count('$ test "$ARG') == 2)
+    chat.type(" | sed s/9/8/")
+    chat.wait_for_prompt(2)
+    result = messages(home)[2]["content"]
+    assert result.startswith("[the user ran this instead: test ") and "| sed s/9/8/]" in result
+    assert result.endswith('{"result": 578}'), result
+
+
+def completion_and_editing(start, home):
+    chat = start("--no-think")
+    chat.wait_for_prompt(1)
+    chat.type("/sess", enter=False)
+    chat.keys("Tab")
+    chat.wait(">>> /sessions")
+    chat.keys("C-u")
+    chat.type("hat is 12 + 30?", enter=False)
+    chat.keys("Home")
+    chat.type("W", enter=False)
+    chat.keys("Enter")
+    chat.wait("12 + 30 = 42")
+    chat.type("/halp")
+    chat.wait("did you mean /help?")
+
+
+SCENARIOS = [two_turns_and_resume, thoughts_are_shown, interrupt_stops_the_answer,
+             interrupt_at_the_prompt, pastes_wait_for_enter, tools_ask_first,
+             tool_commands_can_be_edited, completion_and_editing]
+
+
+def run(scenario, program, model):
+    terminals = []
+
+    def start(*options):
+        terminals.append(Terminal(program, model, home, *options))
+        return terminals[-1]
+
+    start.model = model
+
+    with tempfile.TemporaryDirectory() as home:
+        try:
+            scenario(start, home)
+        finally:
+            for terminal in terminals:
+                terminal.close()
+
+
+def main():
+    if shutil.which("tmux") is None:
+        print("SKIP: tmux is not on this machine")
+        return 77
+    program, model, *names = sys.argv[1:]
+    failed = 0
+    for scenario in SCENARIOS:
+        if names and scenario.__name__ not in names:
+            continue
+        start = time.monotonic()
+        try:
+            run(scenario, program, model)
+            print(f"ok   {scenario.__name__} ({time.monotonic() - start:.1f} s)")
+        except AssertionError as error:
+            failed += 1
+            print(f"FAIL {scenario.__name__}: {error}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,94 @@
+#include "server/live_exchange.h"
+
+#include <gtest/gtest.h>
+
+namespace moeflux::test {
+namespace {
+
+LiveExchange::Form form() {
+  return {.keep_alive = true, .chunked = true, .head_only = false, .queue_bytes = 1000};
+}
+
+TEST(LiveExchangeTest, AResponseIsHeadAndBody) {
+  int n_woken = 0;
+  LiveExchange exchange(form(), [&] { ++n_woken; });
+  exchange.add_header("Vary", "Origin");
+  exchange.respond({.status = 404, .body = "{}", .headers = {{"Allow", "GET\r\nX: y"}}});
+  const LiveExchange::Taken taken = exchange.take();
+  EXPECT_EQ(taken.bytes,
+            "HTTP/1.1 404 Not Found\r\nContent-Type: application/json\r\nVary: Origin\r\n"
+            "Allow: GET  X: y\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\n{}");
+  EXPECT_TRUE(taken.done);
+  EXPECT_TRUE(taken.keep_alive);
+  EXPECT_EQ(n_woken, 1);
+  exchange.respond({.body = "again"});
+  EXPECT_EQ(exchange.take().bytes, "");
+}
+
+TEST(LiveExchangeTest, AStreamIsChunksAndPings) {
+  LiveExchange exchange(form(), [] {});
+  exchange.begin_stream({});
+  EXPECT_EQ(
+      exchange.take().bytes,
+      "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache\r\n"
+      "X-Accel-Buffering: no\r\nTransfer-Encoding: chunked\r\nConnection: keep-alive\r\n\r\n");
+  exchange.write("data: 1\n\n");
+  exchange.ping();
+  EXPECT_EQ(exchange.take().bytes, "9\r\ndata: 1\n\n\r\n8\r\n: ping\n\n\r\n");
+  EXPECT_FALSE(exchange.take().done);
+  exchange.finish();
+  const LiveExchange::Taken taken = exchange.take();
+  EXPECT_EQ(taken.bytes, "0\r\n\r\n");
+  EXPECT_TRUE(taken.done);
+  exchange.write("late");
+  exchange.ping();
+  EXPECT_EQ(exchange.take().bytes, "");
+}
+
+TEST(LiveExchangeTest, OldClientsGetAStreamThatEndsWithTheConnection) {
+  LiveExchange::Form old = form();
+  old.chunked = old.keep_alive = false;
+  LiveExchange exchange(old, [] {});
+  exchange.begin_stream({.content_type = "application/x-ndjson", .ping = ""});
+  exchange.write("{}\n");
+  exchange.finish();
+  const std::string bytes = exchange.take().bytes;
+  EXPECT_EQ(bytes.find("Transfer-Encoding"), std::string::npos);
+  EXPECT_NE(bytes.find("Connection: close\r\n\r\n{}\n"), std::string::npos) << bytes;
+}
+
+TEST(LiveExchangeTest, AClientThatLeavesIsToldOnce) {
+  LiveExchange exchange(form(), [] {});
+  int n_gone = 0;
+  exchange.begin_stream({});
+  exchange.on_gone([&] { ++n_gone; });
+  exchange.abandon();
+  exchange.abandon();
+  EXPECT_EQ(n_gone, 1);
+  exchange.on_gone([&] { ++n_gone; });  // too late: at once
+  EXPECT_EQ(n_gone, 2);
+}
+
+TEST(LiveExchangeTest, AFullQueueCountsAsGone) {
+  LiveExchange exchange(form(), [] {});
+  int n_gone = 0;
+  exchange.begin_stream({});
+  exchange.on_gone([&] { ++n_gone; });
+  exchange.write(std::string(2000, 'x'));
+  EXPECT_EQ(n_gone, 1);
+  EXPECT_TRUE(exchange.take().gone);
+  exchange.write("more");
+  EXPECT_EQ(exchange.take().bytes, "");
+}
+
+TEST(LiveExchangeTest, NobodyIsToldAfterTheEnd) {
+  LiveExchange exchange(form(), [] {});
+  int n_gone = 0;
+  exchange.on_gone([&] { ++n_gone; });
+  exchange.respond({});
+  exchange.abandon();
+  EXPECT_EQ(n_gone, 0);
+}
+
+}  // namespace
+}  // namespace moeflux::test

@@ -1,0 +1,72 @@
+#include "text/grammar/grammar_cache.h"
+
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "support/expect_error.h"
+#include "text/vocabulary_support.h"
+
+namespace moeflux {
+namespace {
+
+TEST(GrammarCache, TheSameGrammarIsCompiledOnce) {
+  GrammarCache cache(test::demo_trie(), 3);
+  const Json schema = {{"type", "integer"}};
+  const auto first = cache.json_schema(schema);
+  EXPECT_EQ(cache.json_schema(schema), first);
+  EXPECT_NE(cache.json_schema(schema, {.leading_newlines = true}), first);
+  EXPECT_NE(cache.json_object(), first);
+  EXPECT_EQ(cache.json_schema(schema), first);
+  const auto gbnf = cache.gbnf("root ::= x", {{"x", schema}});
+  EXPECT_EQ(cache.gbnf("root ::= x", {{"x", schema}}), gbnf);
+  EXPECT_NE(cache.gbnf("root ::= x", {{"x", {{"type", "null"}}}}), gbnf);
+}
+
+TEST(GrammarCache, TheLeastUsedGoesFirst) {
+  GrammarCache cache(test::demo_trie(), 2);
+  const auto a = cache.gbnf("root ::= \"a\""), b = cache.gbnf("root ::= \"b\"");
+  EXPECT_EQ(cache.gbnf("root ::= \"a\""), a);
+  cache.gbnf("root ::= \"c\"");
+  EXPECT_EQ(cache.gbnf("root ::= \"a\""), a);
+  EXPECT_NE(cache.gbnf("root ::= \"b\""), b);
+}
+
+TEST(GrammarCache, ErrorsAreNotKept) {
+  GrammarCache cache(test::demo_trie());
+  for (int i = 0; i < 2; ++i) {
+    test::expect_error(Errc::BadInput, {"no rule named"}, [&] { cache.gbnf("x ::= \"a\""); });
+  }
+}
+
+// Answers of several threads share one grammar, and forget it together, without disturbing each
+// other.
+TEST(GrammarCache, ThreadsShareAGrammar) {
+  const auto trie = test::demo_trie();
+  GrammarCache cache(trie, 4, {.automaton_bytes = 30'000, .n_masks = 4});
+  const auto run = [&](std::uint64_t seed) {
+    const auto masks = cache.json_object();
+    test::Random random(seed);
+    TokenMasks::Cursor cursor = masks->start();
+    std::vector<std::uint8_t> allowed(masks->n_ids());
+    std::string text;
+    for (int i = 0; i < 2000 && !cursor.must_end(); ++i) {
+      masks->fill(cursor, allowed);
+      const TokenId token = i < 40 ? test::any_allowed(allowed, random)
+                                   : test::closing_allowed(allowed, *trie, random);
+      text += trie->bytes(token);
+      EXPECT_TRUE(masks->advance(cursor, token));
+    }
+    return text;
+  };
+  std::vector<std::string> alone, together(4);
+  for (std::uint64_t seed = 0; seed < 4; ++seed) alone.push_back(run(seed));
+  std::vector<std::jthread> threads;
+  for (std::size_t i = 0; i < 4; ++i) threads.emplace_back([&, i] { together[i] = run(i); });
+  threads.clear();
+  EXPECT_EQ(alone, together);
+  for (const std::string& text : alone) EXPECT_TRUE(Json::parse(text, nullptr, false).is_object());
+}
+
+}  // namespace
+}  // namespace moeflux
