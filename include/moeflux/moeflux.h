@@ -190,15 +190,17 @@ MF_API int32_t mf_eos(const mf_ctx* ctx);
 /* Appends n tokens to the sequence and writes the logits after the last one, mf_n_vocab() floats
  * (NULL: not wanted). start_pos must be the length of the sequence, else MF_ERROR_BAD_POSITION. n =
  * 0 does nothing and leaves the logits alone. The prompt is read in passes: after
- * MF_ERROR_CANCELLED the sequence holds those that were complete (mf_memory_seq_length). When a
- * pass fails (MF_ERROR_IO), the sequence is broken: it refuses to go on until it is cleared, taken
- * back to a checkpoint or rebuilt. */
+ * MF_ERROR_CANCELLED or MF_ERROR_IO the sequence holds those that were complete
+ * (mf_memory_seq_length). Only where memory has no room for a copy of a recurrent model's state, or
+ * the pass was one of mf_eval_token(), may it be broken: it then refuses to go on until it is
+ * cleared, taken back to a checkpoint or rebuilt. */
 MF_API int mf_eval_prompt(mf_ctx* ctx, const int32_t* tokens, size_t n, size_t start_pos,
                           int seq_id, float* logits);
 MF_API int mf_eval_token(mf_ctx* ctx, int32_t token, size_t pos, int seq_id, float* logits);
 
-/* Ends the call under way on this context with MF_ERROR_CANCELLED before its next pass; when there
- * is none, the next one that evaluates. From any thread, also from a signal handler. */
+/* Ends the call under way on this context with MF_ERROR_CANCELLED, a prompt before its next layer,
+ * generation before its next token; when there is none, the next one that evaluates. From any
+ * thread, also from a signal handler. */
 MF_API void mf_cancel(mf_ctx* ctx);
 MF_API void mf_cancel_clear(mf_ctx* ctx); /* takes back a mf_cancel() that nothing has heeded yet */
 

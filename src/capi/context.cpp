@@ -1,6 +1,7 @@
 // Contexts, their sequences, and evaluation.
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "base/error.h"
 #include "capi/guard.h"
@@ -115,8 +116,11 @@ bool Evaluation::stop_before_pass(std::uint64_t done, std::uint64_t total) {
 
 std::vector<float> Evaluation::prefill(Session& session, std::span<const TokenId> tokens) {
   const std::int64_t start = session.length();
-  const auto stop = [&] {
-    return stop_before_pass(static_cast<std::uint64_t>(session.length() - start), tokens.size());
+  std::int64_t told = -1;
+  const auto stop = [&] {  // asked before every layer; progress is made by whole passes
+    const std::int64_t done = session.length() - start;
+    if (done == std::exchange(told, done)) return cancelled();
+    return stop_before_pass(static_cast<std::uint64_t>(done), tokens.size());
   };
   std::vector<float> logits = ctx_.engine().prefill(session, tokens, stop);
   // Everything is done: too late to be cancelled, but a bar should reach its end.

@@ -179,8 +179,7 @@ int run(ServeOptions options, const std::vector<std::string>& arguments) {
 void add_network_options(Command& command, ServeOptions& options) {
   command.group("Network")
       .option("--host", options.host, "ADDRESS",
-              "address or name to listen on, or a UNIX socket: a path that ends in .sock "
-              "(default: 127.0.0.1)")
+              "address to listen on, or a UNIX socket ending in .sock (default: 127.0.0.1)")
       .option("--port", options.port, "N", "0: any that is free (default: 9099)")
       .option("--api-key", options.api_keys, "KEY",
               "ask for this key; repeatable [env: MOEFLUX_API_KEY]")

@@ -103,9 +103,9 @@ TEST(CapiThreads, AnotherThreadCancels) {
   const Tokens prompt(50, 5);
   EXPECT_EQ(mf_eval_prompt(ctx.get(), prompt.data(), 50, 0, 0, nullptr), MF_ERROR_CANCELLED);
   canceller.join();
-  EXPECT_EQ(mf_memory_seq_length(ctx.get(), 0), 4u);
+  EXPECT_EQ(mf_memory_seq_length(ctx.get(), 0), 3u);  // that pass was broken off
   eval(other, {1});                                              // only that context was meant
-  EXPECT_EQ(mf_eval_token(ctx.get(), 5, 4, 0, nullptr), MF_OK);  // and only that call
+  EXPECT_EQ(mf_eval_token(ctx.get(), 5, 3, 0, nullptr), MF_OK);  // and only that call
 }
 
 TEST(CapiThreads, CancellingWhenNothingRunsEndsTheNextCall) {
