@@ -46,6 +46,7 @@ GenerationService::GenerationService(Engine& engine, ServiceOptions options)
       defaults_(sampling_defaults(engine.source().generation_config(),
                                   engine.path() + "/generation_config.json")),
       prompt_maker_(engine),
+      constraints_(engine),
       created_(std::time(nullptr)) {
   SchedulerOptions scheduler;
   scheduler.n_sessions = options_.n_parallel;
@@ -93,11 +94,6 @@ SamplingParams GenerationService::resolve(const SamplingChanges& changes) const 
 
 JobRequest GenerationService::make_job(const GenerationRequest& request,
                                        const GenerationPrompt& prompt) const {
-  // Where constraints are made: of the output's form, and of the calls that are demanded.
-  if (request.output.kind != OutputFormat::Kind::Text) {
-    throw HttpError(501, "not_supported_error", "structured output is not supported yet")
-        .with_param("response_format");
-  }
   JobRequest job;
   job.prompt = prompt.tokens;
   job.keep_at = prompt.keep_at;
@@ -127,6 +123,7 @@ std::shared_ptr<Generation> GenerationService::start(const GenerationRequest& re
             engine_, metrics_, prompt,
             ReplyStream::Options{choice, request.top_logprobs, request.stop}, sink);
         JobRequest own = job;
+        own.constraint = constraints_.make(request, prompt);  // each answer has its own
         own.sampling.seed += static_cast<std::uint64_t>(i);
         generation->jobs_.push_back(scheduler_->submit(
             std::move(own),

@@ -15,6 +15,7 @@
 #include "engine/scheduler_thread.h"
 #include "engine/session_sync.h"
 #include "runtime/sampling_params.h"
+#include "server/answer_constraints.h"
 #include "server/generation.h"
 #include "server/generation_prompt.h"
 #include "server/service_metrics.h"
@@ -86,6 +87,7 @@ class GenerationService {
   ModelFacts facts_;
   SamplingParams defaults_;
   PromptMaker prompt_maker_;
+  AnswerConstraints constraints_;
   ServiceMetrics metrics_;
   std::int64_t created_;
   std::optional<PrefixStore> store_;

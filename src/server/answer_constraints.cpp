@@ -1,0 +1,132 @@
+#include "server/answer_constraints.h"
+
+#include <algorithm>
+
+#include "runtime/grammar_constraint.h"
+#include "server/http.h"
+#include "text/reply_thinking.h"
+#include "text/reply_tools.h"
+#include "text/tokenizer.h"
+
+namespace moeflux {
+namespace {
+
+// Ends a thought when its budget is used up. What may follow it is another constraint's matter.
+class LimitedThought : public TokenConstraint {
+ public:
+  LimitedThought(const Tokenizer& tokenizer, std::int64_t budget, bool opens_thought,
+                 std::shared_ptr<TokenConstraint> rest)
+      : budget_(tokenizer, budget, opens_thought),
+        rest_(std::move(rest)),
+        only_(tokenizer.n_ids()) {}
+
+  std::span<const std::uint8_t> allowed() override {
+    const std::optional<TokenId> forced = budget_.forced();
+    if (!forced) return rest_ ? rest_->allowed() : std::span<const std::uint8_t>();
+    std::fill(only_.begin(), only_.end(), std::uint8_t{0});
+    only_[static_cast<std::size_t>(*forced)] = 1;
+    return only_;
+  }
+  void accept(TokenId token) override {
+    if (rest_) rest_->accept(token);
+    budget_.accept(token);
+  }
+  bool may_end() const override { return !rest_ || rest_->may_end(); }
+  bool must_end() const override { return rest_ && rest_->must_end(); }
+
+ private:
+  ThinkingBudget budget_;
+  std::shared_ptr<TokenConstraint> rest_;
+  std::vector<std::uint8_t> only_;
+};
+
+}  // namespace
+
+GrammarCache& AnswerConstraints::grammars() {
+  const std::lock_guard lock(mutex_);
+  if (!grammars_) {
+    const Tokenizer& tokenizer = engine_.tokenizer();
+    const std::vector<TokenId>& ends = engine_.stop_tokens();
+    grammars_.emplace(std::make_shared<TokenTrie>(
+        tokenizer.n_ids(),
+        [&](TokenId id) {
+          if (std::find(ends.begin(), ends.end(), id) != ends.end()) return TokenTrie::Kind::Unused;
+          return tokenizer.is_added(id) ? TokenTrie::Kind::Control : TokenTrie::Kind::Text;
+        },
+        [&](TokenId id) { return tokenizer.token_bytes(id); }));
+  }
+  return *grammars_;
+}
+
+std::vector<TokenId> AnswerConstraints::after_thought(const GenerationPrompt& prompt) const {
+  if (!prompt.reply.opens_thought) return {};
+  const std::optional<TokenId> end = engine_.tokenizer().find_token("</think>");
+  if (end) return {*end};
+  throw HttpError(501, "not_supported_error",
+                  "this model has no token that ends its thoughts, so the form of what follows "
+                  "cannot be demanded; switch thinking off");
+}
+
+std::shared_ptr<TokenConstraint> AnswerConstraints::of_output(const OutputFormat& output,
+                                                              const GenerationPrompt& prompt) {
+  GrammarConstraintOptions options{.end_tokens = engine_.stop_tokens(),
+                                   .starts_after = after_thought(prompt)};
+  const JsonSchemaOptions json{.leading_newlines = !options.starts_after.empty()};
+  std::shared_ptr<TokenMasks> masks;
+  switch (output.kind) {
+    case OutputFormat::Kind::Text:
+      return nullptr;
+    case OutputFormat::Kind::JsonObject:
+      masks = grammars().json_object(json);
+      break;
+    case OutputFormat::Kind::JsonSchema:
+      masks = grammars().json_schema(output.schema, json);
+      break;
+    case OutputFormat::Kind::Grammar:
+      masks = grammars().gbnf(output.grammar);
+      break;
+  }
+  return std::make_shared<GrammarConstraint>(std::move(masks), std::move(options));
+}
+
+// Only where a call is demanded: a model that may call is left to write as it has learned.
+std::shared_ptr<TokenConstraint> AnswerConstraints::of_tools(const GenerationRequest& request,
+                                                             const GenerationPrompt& prompt) {
+  const ToolChoice::Mode mode = prompt.tool_choice.mode;
+  if (mode != ToolChoice::Mode::Required && mode != ToolChoice::Mode::Named) return nullptr;
+  ToolGrammarOptions options{.choice = prompt.tool_choice,
+                             .parallel = request.parallel_tool_calls,
+                             .opens_thought = prompt.reply.opens_thought};
+  GrammarConstraintOptions how{.end_tokens = engine_.stop_tokens()};
+  const auto compile = [&] {
+    const ToolGrammar grammar = tool_grammar(prompt.format, prompt.reply.tools, options);
+    if (!grammar.starts_after.empty()) how.starts_after = after_thought(prompt);
+    how.repeats = grammar.repeats;
+    return grammars().gbnf(grammar.gbnf, grammar.schemas);
+  };
+  std::shared_ptr<TokenMasks> masks;
+  try {
+    masks = compile();
+  } catch (const Error& error) {
+    if (error.code() != Errc::Unsupported) throw;
+    options.use_schemas = false;  // a schema that no grammar can keep: any arguments then
+    masks = compile();
+  }
+  return std::make_shared<GrammarConstraint>(std::move(masks), std::move(how));
+}
+
+std::shared_ptr<TokenConstraint> AnswerConstraints::make(const GenerationRequest& request,
+                                                         const GenerationPrompt& prompt) {
+  std::shared_ptr<TokenConstraint> constraint;
+  try {
+    constraint = of_tools(request, prompt);
+    if (!constraint) constraint = of_output(request.output, prompt);
+  } catch (const Error& error) {
+    throw HttpError(400, "invalid_request_error", error.what()).with_param("response_format");
+  }
+  if (!prompt.reply.opens_thought || !request.thinking.budget) return constraint;
+  return std::make_shared<LimitedThought>(engine_.tokenizer(), *request.thinking.budget,
+                                          /*opens_thought=*/true, std::move(constraint));
+}
+
+}  // namespace moeflux

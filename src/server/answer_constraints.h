@@ -1,0 +1,40 @@
+// What an answer may be, where a request demands a form of it: JSON, a schema, a grammar, a call of
+// a tool, a thought of limited length. Made for one model; any thread.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "engine/engine.h"
+#include "runtime/token_constraint.h"
+#include "server/generation.h"
+#include "server/generation_prompt.h"
+#include "text/grammar/grammar_cache.h"
+
+namespace moeflux {
+
+class AnswerConstraints {
+ public:
+  explicit AnswerConstraints(const Engine& engine) : engine_(engine) {}
+
+  // For one answer to the prompt; null: everything goes. Throws HttpError for a form that is
+  // malformed or that no grammar can keep.
+  std::shared_ptr<TokenConstraint> make(const GenerationRequest& request,
+                                        const GenerationPrompt& prompt);
+
+ private:
+  std::shared_ptr<TokenConstraint> of_output(const OutputFormat& output,
+                                             const GenerationPrompt& prompt);
+  std::shared_ptr<TokenConstraint> of_tools(const GenerationRequest& request,
+                                            const GenerationPrompt& prompt);
+  GrammarCache& grammars();
+  // The token that ends a thought the prompt has opened.
+  std::vector<TokenId> after_thought(const GenerationPrompt& prompt) const;
+
+  const Engine& engine_;
+  std::mutex mutex_;
+  std::optional<GrammarCache> grammars_;  // made when the first is needed: it takes a moment
+};
+
+}  // namespace moeflux

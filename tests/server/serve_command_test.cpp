@@ -1,0 +1,133 @@
+// moeflux serve as a program: what it says, and how it ends.
+#include <csignal>
+#include <regex>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "cli/program.h"
+#include "server/http_client.h"
+#include "support/paths.h"
+
+namespace moeflux::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+// A port that is free now, and most probably in a moment.
+int free_port() {
+  static int next = 20000 + ::getpid() % 20000;
+  for (;; ++next) {
+    try {
+      HttpClient taken(next);
+    } catch (const std::runtime_error&) {
+      return next++;
+    }
+  }
+}
+
+class ServeCommandTest : public testing::Test {
+ protected:
+  void start(std::vector<std::string> more = {}) {
+    std::vector<std::string> arguments{
+        "serve",          "--port", std::to_string(port_), "-t", "1", "-c", "4096",
+        "--prefix-store", "off",    "--parallel",          "1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    program_.emplace(program_path(), arguments, with_demo_model());
+    program_->wait_for_message();  // it listens
+    for (int i = 0; i < 2000 && get(port_, "/health").status != 200; ++i)
+      std::this_thread::sleep_for(5ms);
+    ASSERT_EQ(get(port_, "/health").status, 200);
+  }
+  // A client that gets an endless answer.
+  std::unique_ptr<HttpClient> listen() {
+    auto client = std::make_unique<HttpClient>(port_);
+    client->post("/v1/chat/completions",
+                 R"({"messages": [{"role": "user", "content": "Tell me a story."}],
+                     "stream": true, "ignore_eos": true})");
+    for (int i = 0; i < 3; ++i) client->read_until("\"delta\":");
+    return client;
+  }
+
+  const int port_ = free_port();
+  std::optional<Program> program_;
+};
+
+TEST_F(ServeCommandTest, SaysWhereAndWhat) {
+  start();
+  program_->signal(SIGTERM);
+  const Outcome outcome = program_->finish();
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.out, "");
+  const std::string url = "http://127.0.0.1:" + std::to_string(port_);
+  EXPECT_NE(outcome.err.find("listening on " + url), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("ready: demo at " + url + "/v1, context 4096 tokens, 1 at a time"),
+            std::string::npos)
+      << outcome.err;
+  EXPECT_NE(outcome.err.find("memory: "), std::string::npos);
+}
+
+TEST_F(ServeCommandTest, SigtermLetsAnAnswerEnd) {
+  start();
+  HttpClient client(port_);
+  client.post("/v1/chat/completions",
+              R"({"messages": [{"role": "user", "content": "Tell me a story."}], "stream": true,
+                  "ignore_eos": true, "max_tokens": 300, "temperature": 0})");
+  client.read_until("\"delta\":");
+  program_->signal(SIGTERM);
+  const std::string rest = client.read_until("0\r\n\r\n");
+  EXPECT_NE(rest.find("\"finish_reason\":\"length\""), std::string::npos);
+  EXPECT_NE(rest.find("data: [DONE]"), std::string::npos);
+  EXPECT_EQ(program_->finish().exit_code, 0);
+}
+
+TEST_F(ServeCommandTest, SigtermEndsLongAnswersWithAReason) {
+  start({"--drain-seconds", "0.2"});
+  const auto client = listen();
+  program_->signal(SIGTERM);
+  const std::string rest = client->read_until("0\r\n\r\n");
+  EXPECT_NE(rest.find("\"type\":\"unavailable_error\""), std::string::npos);
+  EXPECT_EQ(rest.find("[DONE]"), std::string::npos);
+  const Outcome outcome = program_->finish();
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_NE(outcome.err.find("stopping: 1 answers"), std::string::npos) << outcome.err;
+}
+
+TEST_F(ServeCommandTest, ASecondSignalEndsItAtOnce) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer holds signals back until a system call returns";
+#endif
+  start({"--drain-seconds", "600"});
+  const auto client = listen();
+  program_->signal_and_wait(SIGINT);
+  EXPECT_FALSE(program_->ended());
+  program_->signal(SIGINT);
+  EXPECT_EQ(program_->finish().exit_code, 130);
+}
+
+TEST_F(ServeCommandTest, ATakenPortIsSaid) {
+  start({"--api-key", "secret"});
+  const Outcome second = run_moeflux({"serve", "--port", std::to_string(port_)});
+  EXPECT_EQ(second.exit_code, 1);
+  EXPECT_NE(second.err.find("is taken"), std::string::npos) << second.err;
+  EXPECT_NE(second.err.find("--port"), std::string::npos);
+  EXPECT_EQ(get(port_, "/v1/models").status, 401);
+  EXPECT_EQ(get(port_, "/v1/models", "Authorization: Bearer secret\r\n").status, 200);
+}
+
+TEST_F(ServeCommandTest, WrongOptionsAreRefused) {
+  for (const std::vector<std::string>& arguments : {std::vector<std::string>{"--port", "70000"},
+                                                    {"--parallel", "0"},
+                                                    {"--max-body", "lots"},
+                                                    {"--drain-seconds", "-1"},
+                                                    {"--api-key", ""}}) {
+    std::vector<std::string> all{"serve"};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    const Outcome outcome = run_moeflux(all);
+    EXPECT_EQ(outcome.exit_code, 2) << arguments[0] << outcome.err;
+    EXPECT_NE(outcome.err.find(arguments[0]), std::string::npos) << outcome.err;
+  }
+}
+
+}  // namespace
+}  // namespace moeflux::test
