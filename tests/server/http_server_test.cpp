@@ -242,7 +242,7 @@ TEST(HttpServerTest, TooManyConnectionsAreToldSo) {
   EXPECT_TRUE(server.is_alive());
 }
 
-TEST(HttpServerTest, ThousandIdleConnections) {
+TEST(HttpServerTest, ManyIdleConnections) {
   EchoServer server;
   std::vector<std::unique_ptr<HttpClient>> clients;
   for (int i = 0; i < 400; ++i) clients.push_back(std::make_unique<HttpClient>(server.port()));
