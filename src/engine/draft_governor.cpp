@@ -8,16 +8,17 @@ namespace {
 constexpr int kTrialPasses = 8;
 constexpr int kTrialRounds = 2;  // interleaved, so that a slow moment does not decide
 constexpr int kExploitPasses = 256;
+constexpr int kDoubtfulPasses = 64;   // before the first trials
 constexpr double kWorthwhile = 0.03;  // a smaller gain is not told from noise
 
 }  // namespace
 
-DraftGovernor::DraftGovernor(int max_depth)
+DraftGovernor::DraftGovernor(int max_depth, bool doubtful)
     : trials_(static_cast<std::size_t>(max_depth) + 1),
       per_token_(trials_.size()),
-      current_(max_depth),
-      on_trial_(max_depth > 0),
-      steps_left_(kTrialPasses) {}
+      current_(doubtful ? 0 : max_depth),
+      on_trial_(max_depth > 0 && !doubtful),
+      steps_left_(doubtful ? kDoubtfulPasses : kTrialPasses) {}
 
 void DraftGovernor::record(std::int64_t n_tokens, double seconds) {
   if (trials_.size() == 1) return;
@@ -63,6 +64,7 @@ std::string DraftGovernor::describe() const {
   const Report r = report();
   if (trials_.size() == 1) return "drafts: off";
   if (r.on_trial) return fmt::format("drafts: trying {} per pass", r.depth);
+  if (r.depth == 0 && per_token_[0] == 0) return "drafts: off so far";
   if (r.depth == 0) return "drafts: off, they did not pay when tried";
   return fmt::format("drafts: up to {} per pass, {:+.0f} % speed", r.depth, 100 * r.gain);
 }

@@ -14,7 +14,9 @@ namespace moeflux {
 
 class DraftGovernor {
  public:
-  explicit DraftGovernor(int max_depth = 0);  // 0: never drafts
+  // max_depth 0: never drafts. `doubtful`: drafts will probably not pay (experts come from the
+  // drive), so the first trials come later and a short answer sees none.
+  explicit DraftGovernor(int max_depth = 0, bool doubtful = false);
 
   int depth() const { return current_; }
   // One pass at the present depth: what it gained and took, drafting included.

@@ -69,7 +69,7 @@ Engine::Engine(std::shared_ptr<const ModelSource> source, const EngineOptions& o
          format_bytes(plan_.ceiling));
   }
   governor_ = LookaheadGovernor::for_top_k(sizes_.top_k());
-  draft_governor_ = DraftGovernor(plan_.max_drafts);
+  draft_governor_ = DraftGovernor(plan_.max_drafts, plan_.n_slots < plan_.max_slots);
 
   program_ = budget_.reserve("program", plan_.program_bytes);
   weights_ = std::make_unique<WeightStore>(*source_, model_.index.tensors, *reader, budget_,

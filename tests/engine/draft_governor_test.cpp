@@ -49,6 +49,17 @@ TEST(DraftGovernor, SwitchesOffWhereEveryDraftIsAnotherRead) {
   EXPECT_EQ(governor.describe(), "drafts: off, they did not pay when tried");
 }
 
+TEST(DraftGovernor, WhereItIsDoubtfulItTriesLater) {
+  DraftGovernor governor(2, /*doubtful=*/true);
+  EXPECT_EQ(governor.depth(), 0);
+  EXPECT_EQ(governor.describe(), "drafts: off so far");
+  run(governor, 63, 0.9, [](int depth) { return 1 + 0.1 * depth; });
+  EXPECT_EQ(governor.depth(), 0);
+  run(governor, 1 + kTrials, 0.9, [](int depth) { return 1 + 0.1 * depth; });
+  EXPECT_EQ(governor.depth(), 2);
+  EXPECT_FALSE(governor.report().on_trial);
+}
+
 TEST(DraftGovernor, LooksAgainLater) {
   DraftGovernor governor(2);
   run(governor, kTrials, 0.5, [](int depth) { return 1.0 + depth; });
