@@ -64,7 +64,9 @@ class Terminal:
         return self.screen()
 
     def wait(self, *texts):
-        return self.wait_until(texts, lambda screen: all(text in screen for text in texts))
+        def is_there(screen):  # perhaps over the end of a line
+            return all(text in screen or text in screen.replace("\n", "") for text in texts)
+        return self.wait_until(texts, is_there)
 
     def wait_for_prompt(self, n_prompts):
         """Until the n-th prompt stands there, with nothing typed yet."""

@@ -32,9 +32,15 @@ class EchoServer {
   bool is_alive() { return get(port(), "/alive").status == 200; }
 
   std::atomic<int> n_gone{0};
+  // A client may see the head of a stream before the handler has left it here.
   ExchangePtr last_stream() {
-    const std::lock_guard lock(mutex_);
-    return stream_;
+    while (true) {
+      {
+        const std::lock_guard lock(mutex_);
+        if (stream_) return stream_;
+      }
+      std::this_thread::sleep_for(1ms);
+    }
   }
   bool wait_for_gone(int n) {
     for (int i = 0; i < 1000 && n_gone < n; ++i) std::this_thread::sleep_for(5ms);
