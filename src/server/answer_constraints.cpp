@@ -118,11 +118,13 @@ std::shared_ptr<TokenConstraint> AnswerConstraints::of_tools(const GenerationReq
 std::shared_ptr<TokenConstraint> AnswerConstraints::make(const GenerationRequest& request,
                                                          const GenerationPrompt& prompt) {
   std::shared_ptr<TokenConstraint> constraint;
+  const char* field = "tools";
   try {
     constraint = of_tools(request, prompt);
+    field = request.output.kind == OutputFormat::Kind::Grammar ? "grammar" : "response_format";
     if (!constraint) constraint = of_output(request.output, prompt);
   } catch (const Error& error) {
-    throw HttpError(400, "invalid_request_error", error.what()).with_param("response_format");
+    throw HttpError(400, "invalid_request_error", error.what()).with_param(field);
   }
   if (!prompt.reply.opens_thought || !request.thinking.budget) return constraint;
   return std::make_shared<LimitedThought>(engine_.tokenizer(), *request.thinking.budget,

@@ -91,4 +91,28 @@ std::unique_ptr<CallReader> make_call_reader(ReplyFormat format, std::size_t ope
   return nullptr;
 }
 
+CallStep SteppedReader::read(std::string_view text, bool at_end, ReplyPieces& out) {
+  Cursor cursor(text, at_end);
+  for (;;) {
+    const std::size_t before = cursor.at();
+    const Move move = step(cursor, out);
+    if (!announced_) n_unannounced_ += cursor.at() - before;
+    if (!announced_ && n_unannounced_ > kMaxUnannounced) return {cursor.at(), CallState::NotACall};
+    switch (move) {
+      case Move::On:
+        break;
+      case Move::NeedMore:
+        return {cursor.at(), CallState::More};
+      case Move::NotACall:
+        return {cursor.at(), CallState::NotACall};
+      case Move::CallEnded:
+        announced_ = false;
+        n_unannounced_ = 0;
+        return {cursor.at(), CallState::CallEnded};
+      case Move::Done:
+        return {cursor.at(), CallState::Done};
+    }
+  }
+}
+
 }  // namespace moeflux

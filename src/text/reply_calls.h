@@ -75,6 +75,23 @@ class Cursor {
   std::size_t at_ = 0;
 };
 
+// A reader that moves from state to state.
+class SteppedReader : public CallReader {
+ public:
+  CallStep read(std::string_view text, bool at_end, ReplyPieces& out) final;
+
+ protected:
+  // What one step within a state came to.
+  enum class Move { On, NeedMore, NotACall, CallEnded, Done };
+  virtual Move step(Cursor& cursor, ReplyPieces& out) = 0;
+
+  bool announced_ = false;  // the present call
+
+ private:
+  static constexpr std::size_t kMaxUnannounced = 4096;  // bytes that may turn out to be no call
+  std::size_t n_unannounced_ = 0;
+};
+
 // How much of `text` can be passed on when `markers` have to be found in it: up to the first
 // complete one (`marker` is its index), or up to where one may be beginning.
 struct MarkerSearch {

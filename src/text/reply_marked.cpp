@@ -9,21 +9,17 @@ namespace moeflux {
 namespace {
 
 constexpr std::size_t kMaxHead = 512;
-constexpr std::size_t kMaxUnannounced = 4096;
 constexpr std::string_view kFence = "```";
 
-class MarkedReader final : public CallReader {
+class MarkedReader final : public SteppedReader {
  public:
   MarkedReader(const MarkedMarkup& markup, bool in_call)
       : markup_(markup), state_(in_call ? State::Head : State::Section) {}
 
-  CallStep read(std::string_view text, bool at_end, ReplyPieces& out) override;
-
  private:
   enum class State { Section, Head, Arguments, FencedName, Fence, Json, AfterJson, Raw, Between };
-  enum class Move { On, NeedMore, NotACall, CallEnded, Done };
 
-  Move step(Cursor& cursor, ReplyPieces& out);
+  Move step(Cursor& cursor, ReplyPieces& out) override;
   Move section(Cursor& cursor);
   Move head(Cursor& cursor);
   Move arguments(Cursor& cursor, ReplyPieces& out);
@@ -42,36 +38,10 @@ class MarkedReader final : public CallReader {
   State state_;
   std::string head_;
   bool fenced_ = false;
-  bool announced_ = false;
-  std::size_t n_unannounced_ = 0;
   JsonScanner scanner_;
 };
 
-CallStep MarkedReader::read(std::string_view text, bool at_end, ReplyPieces& out) {
-  Cursor cursor(text, at_end);
-  for (;;) {
-    const std::size_t before = cursor.at();
-    const Move move = step(cursor, out);
-    if (!announced_) n_unannounced_ += cursor.at() - before;
-    if (!announced_ && n_unannounced_ > kMaxUnannounced) return {cursor.at(), CallState::NotACall};
-    switch (move) {
-      case Move::On:
-        break;
-      case Move::NeedMore:
-        return {cursor.at(), CallState::More};
-      case Move::NotACall:
-        return {cursor.at(), CallState::NotACall};
-      case Move::CallEnded:
-        announced_ = false;
-        n_unannounced_ = 0;
-        return {cursor.at(), CallState::CallEnded};
-      case Move::Done:
-        return {cursor.at(), CallState::Done};
-    }
-  }
-}
-
-MarkedReader::Move MarkedReader::step(Cursor& cursor, ReplyPieces& out) {
+SteppedReader::Move MarkedReader::step(Cursor& cursor, ReplyPieces& out) {
   switch (state_) {
     case State::Section:
       return section(cursor);
@@ -95,7 +65,7 @@ MarkedReader::Move MarkedReader::step(Cursor& cursor, ReplyPieces& out) {
   return Move::NotACall;
 }
 
-MarkedReader::Move MarkedReader::section(Cursor& cursor) {
+SteppedReader::Move MarkedReader::section(Cursor& cursor) {
   cursor.skip_blanks();
   const Cursor::Match match = cursor.match(markup_.call_begin);
   if (match == Cursor::Match::NeedMore) return Move::NeedMore;
@@ -105,7 +75,7 @@ MarkedReader::Move MarkedReader::section(Cursor& cursor) {
   return Move::On;
 }
 
-MarkedReader::Move MarkedReader::head(Cursor& cursor) {
+SteppedReader::Move MarkedReader::head(Cursor& cursor) {
   const std::size_t end = cursor.rest().find(markup_.separator);
   if (end == std::string_view::npos) {
     const bool wait = !cursor.at_end() && cursor.rest().size() <= kMaxHead;
@@ -123,7 +93,7 @@ MarkedReader::Move MarkedReader::head(Cursor& cursor) {
   return Move::On;
 }
 
-MarkedReader::Move MarkedReader::arguments(Cursor& cursor, ReplyPieces& out) {
+SteppedReader::Move MarkedReader::arguments(Cursor& cursor, ReplyPieces& out) {
   cursor.skip_blanks();
   if (cursor.empty()) return cursor.at_end() ? Move::NotACall : Move::NeedMore;
   fenced_ = false;
@@ -144,7 +114,7 @@ std::string_view MarkedReader::plain_name() const {
 }
 
 // After the kind of the call ("function"): a line with the name.
-MarkedReader::Move MarkedReader::fenced_name(Cursor& cursor) {
+SteppedReader::Move MarkedReader::fenced_name(Cursor& cursor) {
   const std::size_t end = cursor.rest().find('\n');
   if (end == std::string_view::npos) {
     const bool wait = !cursor.at_end() && cursor.rest().size() <= kMaxHead;
@@ -161,7 +131,7 @@ MarkedReader::Move MarkedReader::fenced_name(Cursor& cursor) {
   return Move::On;
 }
 
-MarkedReader::Move MarkedReader::fence(Cursor& cursor, ReplyPieces& out) {
+SteppedReader::Move MarkedReader::fence(Cursor& cursor, ReplyPieces& out) {
   cursor.skip_blanks();
   if (cursor.empty()) return cursor.at_end() ? Move::NotACall : Move::NeedMore;
   if (cursor.rest().front() == '{') return begin_json(head_, out);
@@ -175,7 +145,7 @@ MarkedReader::Move MarkedReader::fence(Cursor& cursor, ReplyPieces& out) {
   return Move::On;
 }
 
-MarkedReader::Move MarkedReader::begin_json(std::string_view name, ReplyPieces& out) {
+SteppedReader::Move MarkedReader::begin_json(std::string_view name, ReplyPieces& out) {
   announced_ = true;
   out.emplace_back(ToolCallBegin{0, std::string(name)});
   scanner_ = {};
@@ -183,7 +153,7 @@ MarkedReader::Move MarkedReader::begin_json(std::string_view name, ReplyPieces& 
   return Move::On;
 }
 
-MarkedReader::Move MarkedReader::json(Cursor& cursor, ReplyPieces& out) {
+SteppedReader::Move MarkedReader::json(Cursor& cursor, ReplyPieces& out) {
   std::string taken;
   JsonScanner::Step step = JsonScanner::Step::More;
   const std::string_view rest = cursor.rest();
@@ -205,7 +175,7 @@ MarkedReader::Move MarkedReader::json(Cursor& cursor, ReplyPieces& out) {
   return cursor.at_end() ? end_call(false, out) : Move::NeedMore;
 }
 
-MarkedReader::Move MarkedReader::after_json(Cursor& cursor, ReplyPieces& out) {
+SteppedReader::Move MarkedReader::after_json(Cursor& cursor, ReplyPieces& out) {
   cursor.skip_blanks();
   if (cursor.empty() && !cursor.at_end()) return Move::NeedMore;
   if (fenced_) {
@@ -222,7 +192,7 @@ MarkedReader::Move MarkedReader::after_json(Cursor& cursor, ReplyPieces& out) {
 }
 
 // The arguments are not JSON: what the model wrote instead, up to the end of the call.
-MarkedReader::Move MarkedReader::raw(Cursor& cursor, ReplyPieces& out) {
+SteppedReader::Move MarkedReader::raw(Cursor& cursor, ReplyPieces& out) {
   const std::vector<std::string> ends = {std::string(markup_.call_end),
                                          std::string(markup_.section_end)};
   const MarkerSearch search = find_marker(cursor.rest(), ends, cursor.at_end());
@@ -233,7 +203,7 @@ MarkedReader::Move MarkedReader::raw(Cursor& cursor, ReplyPieces& out) {
   return end_call(false, out);
 }
 
-MarkedReader::Move MarkedReader::between(Cursor& cursor) {
+SteppedReader::Move MarkedReader::between(Cursor& cursor) {
   cursor.skip_blanks();
   if (cursor.empty()) return cursor.at_end() ? Move::Done : Move::NeedMore;
   const Cursor::Match end = cursor.match(markup_.section_end);
@@ -251,7 +221,7 @@ MarkedReader::Move MarkedReader::between(Cursor& cursor) {
   return partial ? Move::NeedMore : Move::Done;
 }
 
-MarkedReader::Move MarkedReader::end_call(bool complete, ReplyPieces& out) {
+SteppedReader::Move MarkedReader::end_call(bool complete, ReplyPieces& out) {
   out.emplace_back(ToolCallEnd{0, complete});
   state_ = State::Between;
   return Move::CallEnded;

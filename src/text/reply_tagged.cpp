@@ -15,10 +15,9 @@ namespace moeflux {
 namespace {
 
 constexpr std::size_t kMaxName = 256;
-constexpr std::size_t kMaxBlanks = 64;         // between a closing tag and the next one
-constexpr std::size_t kMaxUnannounced = 4096;  // from the opening marker to the first tag inside
+constexpr std::size_t kMaxBlanks = 64;  // between a closing tag and the next one
 
-class TaggedReader final : public CallReader {
+class TaggedReader final : public SteppedReader {
  public:
   TaggedReader(const TaggedMarkup& markup, bool in_function, const Json& tools)
       : markup_(markup),
@@ -26,14 +25,10 @@ class TaggedReader final : public CallReader {
         state_(in_function ? State::Name : State::Block),
         bare_(in_function) {}
 
-  CallStep read(std::string_view text, bool at_end, ReplyPieces& out) override;
-
  private:
   enum class State { Block, Name, Body, Key, Value, AfterFunction };
-  // What one step within a state came to.
-  enum class Move { On, NeedMore, NotACall, CallEnded, Done };
 
-  Move step(Cursor& cursor, ReplyPieces& out);
+  Move step(Cursor& cursor, ReplyPieces& out) override;
   Move block(Cursor& cursor);
   Move name(Cursor& cursor);
   Move body(Cursor& cursor, ReplyPieces& out);
@@ -61,11 +56,9 @@ class TaggedReader final : public CallReader {
   const Json& tools_;
   State state_;
   bool bare_;  // without the marker of a block: only names of known tools are calls
-  std::size_t n_unannounced_ = 0;
 
   std::string name_;
   const Json* parameters_ = nullptr;
-  bool announced_ = false;
   std::set<std::string> keys_;  // so far
 
   std::string key_;
@@ -73,31 +66,7 @@ class TaggedReader final : public CallReader {
   bool at_value_begin_ = false;
 };
 
-CallStep TaggedReader::read(std::string_view text, bool at_end, ReplyPieces& out) {
-  Cursor cursor(text, at_end);
-  for (;;) {
-    const std::size_t before = cursor.at();
-    const Move move = step(cursor, out);
-    if (!announced_) n_unannounced_ += cursor.at() - before;
-    if (!announced_ && n_unannounced_ > kMaxUnannounced) return {cursor.at(), CallState::NotACall};
-    switch (move) {
-      case Move::On:
-        break;
-      case Move::NeedMore:
-        return {cursor.at(), CallState::More};
-      case Move::NotACall:
-        return {cursor.at(), CallState::NotACall};
-      case Move::CallEnded:
-        announced_ = false;
-        n_unannounced_ = 0;
-        return {cursor.at(), CallState::CallEnded};
-      case Move::Done:
-        return {cursor.at(), CallState::Done};
-    }
-  }
-}
-
-TaggedReader::Move TaggedReader::step(Cursor& cursor, ReplyPieces& out) {
+SteppedReader::Move TaggedReader::step(Cursor& cursor, ReplyPieces& out) {
   switch (state_) {
     case State::Block:
       return block(cursor);
@@ -115,7 +84,7 @@ TaggedReader::Move TaggedReader::step(Cursor& cursor, ReplyPieces& out) {
   return Move::NotACall;
 }
 
-TaggedReader::Move TaggedReader::block(Cursor& cursor) {
+SteppedReader::Move TaggedReader::block(Cursor& cursor) {
   cursor.skip_blanks();
   const Cursor::Match match = cursor.match(markup_.function_begin);
   if (match == Cursor::Match::NeedMore) return Move::NeedMore;
@@ -143,7 +112,7 @@ bool TaggedReader::read_tag_name(Cursor& cursor, std::string_view open, std::str
   return true;
 }
 
-TaggedReader::Move TaggedReader::name(Cursor& cursor) {
+SteppedReader::Move TaggedReader::name(Cursor& cursor) {
   Move move;
   if (!read_tag_name(cursor, markup_.function_open, name_, move)) return move;
   const Json* function = find_tool(tools_, name_);
@@ -154,7 +123,7 @@ TaggedReader::Move TaggedReader::name(Cursor& cursor) {
   return Move::On;
 }
 
-TaggedReader::Move TaggedReader::body(Cursor& cursor, ReplyPieces& out) {
+SteppedReader::Move TaggedReader::body(Cursor& cursor, ReplyPieces& out) {
   cursor.skip_blanks();
   bool partial = cursor.empty() && !cursor.at_end();
   for (const std::string_view tag :
@@ -174,7 +143,7 @@ TaggedReader::Move TaggedReader::body(Cursor& cursor, ReplyPieces& out) {
   return partial ? Move::NeedMore : fail_call(cursor, out);
 }
 
-TaggedReader::Move TaggedReader::key(Cursor& cursor, ReplyPieces& out) {
+SteppedReader::Move TaggedReader::key(Cursor& cursor, ReplyPieces& out) {
   Move move;
   const std::string_view open = markup_.names_string ? ">" : markup_.parameter_open;
   if (!read_tag_name(cursor, open, key_, move)) {
@@ -197,7 +166,7 @@ TaggedReader::Move TaggedReader::key(Cursor& cursor, ReplyPieces& out) {
   return Move::On;
 }
 
-TaggedReader::Move TaggedReader::value(Cursor& cursor, ReplyPieces& out) {
+SteppedReader::Move TaggedReader::value(Cursor& cursor, ReplyPieces& out) {
   if (at_value_begin_) {
     if (cursor.empty() && !cursor.at_end()) return Move::NeedMore;
     if (markup_.lines && cursor.match("\r\n") == Cursor::Match::NeedMore) return Move::NeedMore;
@@ -291,7 +260,7 @@ TaggedReader::Ending TaggedReader::next_parameter(Cursor cursor, std::size_t n_l
   return {known ? Cursor::Match::Yes : Cursor::Match::No, n_line};
 }
 
-TaggedReader::Move TaggedReader::after_function(Cursor& cursor) {
+SteppedReader::Move TaggedReader::after_function(Cursor& cursor) {
   cursor.skip_blanks();
   if (cursor.empty()) return cursor.at_end() ? Move::Done : Move::NeedMore;
   const Cursor::Match end = cursor.match(markup_.block_end);
@@ -309,13 +278,13 @@ TaggedReader::Move TaggedReader::after_function(Cursor& cursor) {
   return partial ? Move::NeedMore : Move::Done;
 }
 
-TaggedReader::Move TaggedReader::fail_call(Cursor& cursor, ReplyPieces& out) {
+SteppedReader::Move TaggedReader::fail_call(Cursor& cursor, ReplyPieces& out) {
   if (!announced_) return Move::NotACall;
   if (cursor.at_end()) cursor.advance(cursor.rest().size());  // half a tag
   return end_call(false, out);
 }
 
-TaggedReader::Move TaggedReader::end_call(bool complete, ReplyPieces& out) {
+SteppedReader::Move TaggedReader::end_call(bool complete, ReplyPieces& out) {
   if (complete) add_arguments(out, "}");
   out.emplace_back(ToolCallEnd{0, complete});
   state_ = State::AfterFunction;

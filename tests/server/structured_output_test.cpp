@@ -83,7 +83,7 @@ TEST_F(StructuredOutputTest, WhatCannotBeKeptIsRefusedByName) {
   EXPECT_EQ(body.at("error").at("param"), "response_format");
   request = question("x");
   request["grammar"] = "root ::= (";
-  ask(request, 400);
+  EXPECT_EQ(ask(request, 400).at("error").at("param"), "grammar");
 }
 
 TEST_F(StructuredOutputTest, ADemandedCallIsMade) {
