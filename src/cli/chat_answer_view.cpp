@@ -1,6 +1,6 @@
 #include "cli/chat_answer_view.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cli/terminal.h"
 
@@ -102,17 +102,21 @@ void AnswerView::finish() {
 }
 
 std::string stats_line(const ChatReply& reply) {
-  std::string line = fmt::format("{} tokens", reply.n_answer);
-  if (reply.answer_seconds > 0)
-    line += fmt::format(", {:.1f} tok/s",
-                        per(static_cast<double>(reply.n_answer), reply.answer_seconds));
+  std::vector<std::string> parts;  // only what is known
+  if (reply.n_answer > 0) parts.push_back(fmt::format("{} tokens", reply.n_answer));
+  if (reply.n_answer > 0 && reply.answer_seconds > 0)
+    parts.push_back(fmt::format("{:.1f} tok/s",
+                                per(static_cast<double>(reply.n_answer), reply.answer_seconds)));
   if (reply.first_token_seconds > 0)
-    line += fmt::format(", first after {:.2f} s", reply.first_token_seconds);
-  line += fmt::format(", prompt {} with {} cached", reply.n_prompt, reply.n_cached);
+    parts.push_back(fmt::format("first after {:.2f} s", reply.first_token_seconds));
+  if (reply.n_prompt > 0)
+    parts.push_back(fmt::format("prompt {} with {} cached", reply.n_prompt, reply.n_cached));
   if (const std::uint64_t all = reply.hits + reply.misses; all > 0)
-    line += fmt::format(", experts {:.1f} % from memory",
-                        100 * per(static_cast<double>(reply.hits), static_cast<double>(all)));
-  return line;
+    parts.push_back(
+        fmt::format("experts {:.1f} % from memory",
+                    100 * per(static_cast<double>(reply.hits), static_cast<double>(all))));
+  return parts.empty() ? "nothing is known of this answer"
+                       : fmt::format("{}", fmt::join(parts, ", "));
 }
 
 }  // namespace moeflux::cli

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,9 +46,10 @@ class ChatBackend {
  public:
   virtual ~ChatBackend() = default;
 
-  virtual std::string model() const = 0;               // its name
-  virtual std::int64_t context_length() const = 0;     // 0: not known
-  virtual const SamplingParams& defaults() const = 0;  // what applies where the user sets nothing
+  virtual std::string model() const = 0;            // its name
+  virtual std::int64_t context_length() const = 0;  // 0: not known
+  // What applies where the user sets nothing; nothing: not known.
+  virtual std::optional<SamplingParams> defaults() const = 0;
   // Throws Error when there is no reply: the conversation is too long, the template refuses it, ...
   virtual ChatReply answer(const ChatQuestion& question, const ChatEvents& events) = 0;
   // Work for the next turn that may be dropped at any time.

@@ -1,4 +1,5 @@
 // moeflux chat: a conversation in the terminal.
+#include <algorithm>
 #include <memory>
 
 #include <unistd.h>
@@ -7,16 +8,21 @@
 #include "cli/chat_line_editor.h"
 #include "cli/chat_local_backend.h"
 #include "cli/chat_loop.h"
+#include "cli/chat_safe_text.h"
+#include "cli/chat_server_backend.h"
 #include "cli/commands.h"
 #include "cli/environment.h"
 #include "cli/interrupt.h"
 #include "cli/model_options.h"
+#include "cli/server_options.h"
 #include "cli/text_input.h"
 
 namespace moeflux::cli {
 namespace {
 
 struct ChatOptions {
+  ServerOptions server;
+  std::string model_name;  // of the server's
   ModelOptions model;
   SamplingOptions sampling;
   PrefixOptions prefix;
@@ -96,67 +102,140 @@ std::vector<std::string> session_names(const ChatOptions& options,
   return words;
 }
 
+// What has no meaning for a model that another program runs.
+constexpr const char* kLocalOptions[] = {
+    "--model", "--models",  "--ctx-size",   "--threads",      "--ram",          "--precision",
+    "--exact", "--batch",   "--kv",         "--reader",       "--cache-policy", "--lookahead",
+    "--draft", "--preload", "--no-profile", "--prefix-store", "--prefix-size",  "--prefix-ahead"};
+
+bool has(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// Whether a server answers. One that environment or files name is for chats that name no model.
+bool uses_server(const ChatOptions& options, const std::vector<std::string>& given,
+                 const std::vector<std::string>& arguments) {
+  const bool names_model = arguments.size() > (options.resume ? 1u : 0u);
+  if (!options.server.server ||
+      (!has(given, "--server") && (names_model || has(given, "--model")))) {
+    for (const char* name : {"--api-key", "--model-name"})
+      if (has(given, name)) throw UsageError(fmt::format("{} needs --server URL", name), "chat");
+    return false;
+  }
+  for (const char* name : kLocalOptions) {
+    if (!has(given, name)) continue;
+    throw UsageError(
+        fmt::format("{}: that is for models of this program, and here the server {} has the model",
+                    name, *options.server.server),
+        "chat");
+  }
+  if (names_model) {
+    throw UsageError(
+        fmt::format("\"{}\": the server {} has the model; choose one of its own with --model-name",
+                    arguments[0], *options.server.server),
+        "chat");
+  }
+  return true;
+}
+
+// All of a chat but who answers.
+struct Preparation {
+  std::string state;  // directory; empty: none
+  ChatStore store;
+  ChatSettings settings;
+  ChatTools tools;
+  ChatSession session;
+  Json variables;
+};
+
+// Before the model, which may take long to load.
+Preparation prepare(const ChatOptions& options, const std::string& state,
+                    const std::vector<std::string>& words) {
+  const ChatStore all(state.empty() ? "" : state + "/sessions");
+  if (options.system) check_utf8(*options.system, "--system");
+  return {.state = state,
+          .store = options.no_save ? ChatStore("") : all,
+          .settings = make_settings(options),
+          .tools = make_tools(options),
+          .session = open_session(options, all, session_names(options, words)),
+          .variables = template_variables(options)};
+}
+
 void greet(const Chat& chat) {
   if (!chat.interactive() || chat.general.quiet) return;
-  const std::string line =
-      fmt::format("{}, context {} tokens, session {}. /help lists commands.", chat.backend.model(),
-                  chat.backend.context_length(), chat.session.name);
+  const std::int64_t n_context = chat.backend.context_length();
+  const std::string line = fmt::format(
+      "{}{}, session {}. /help lists commands.", safe_line(chat.backend.model()),
+      n_context > 0 ? fmt::format(", context {} tokens", n_context) : "", chat.session.name);
   write_stdout(styled(line, Style::Dim, chat.general.color_on_stdout()) + "\n");
 }
 
-int chat(const ChatOptions& options, const std::vector<std::string>& arguments) {
-  parse_color(options.general.color);
-  const DraftOptions drafts = parse_drafts(options.model);
-  check_prefix_options(options.prefix);
-  const std::string state = state_directory();
-  const ChatStore store(state.empty() || options.no_save ? "" : state + "/sessions");
-  if (options.sessions) {
-    write_stdout(session_list(ChatStore(state.empty() ? "" : state + "/sessions")));
-    return kSuccess;
-  }
-  const ChatSettings settings = make_settings(options);
-  const ChatTools tools = make_tools(options);
-  const auto [model, words] = take_model(options.model, arguments);
-  // Before the model, which may take long to load.
-  ChatSession session = open_session(options, ChatStore(state.empty() ? "" : state + "/sessions"),
-                                     session_names(options, words));
-  if (options.system) check_utf8(*options.system, "--system");
-  const Json variables = template_variables(options);
-
-  std::unique_ptr<Engine> engine;
-  {
-    const InterruptGuard guard;
-    engine = open_engine(model, options.model, options.general);
-  }
-  LocalBackend backend(std::move(engine), options.prefix, drafts);
-  if (options.system) session.set_system(*options.system, backend.model());
-
+int talk(const ChatOptions& options, Preparation prepared, ChatBackend& backend) {
+  if (options.system) prepared.session.set_system(*options.system, backend.model());
   const bool interactive = stdin_is_terminal() && stdout_is_terminal();
-  ChatHistory history(interactive && !state.empty() && !options.no_save ? state + "/history" : "");
+  const bool keeps_history = interactive && !prepared.state.empty() && !options.no_save;
+  ChatHistory history(keeps_history ? prepared.state + "/history" : "");
   std::unique_ptr<LineSource> lines;
   if (interactive) {
     lines = std::make_unique<LineEditor>(history, slash_names(), options.general.color_on_stdout());
   } else {
     lines = std::make_unique<PlainLines>(STDIN_FILENO);
   }
-  ToolRunner runner(tools, *lines, options.no_ask ? ToolConsent::Given : ToolConsent::Ask,
+  ToolRunner runner(prepared.tools, *lines, options.no_ask ? ToolConsent::Given : ToolConsent::Ask,
                     options.general.color_on_stdout());
   Chat state_of_chat{.backend = backend,
                      .lines = *lines,
-                     .store = store,
-                     .tools = tools,
+                     .store = prepared.store,
+                     .tools = prepared.tools,
                      .general = options.general,
                      .runner = runner,
-                     .settings = settings,
-                     .session = std::move(session),
-                     .template_variables = variables,
+                     .settings = prepared.settings,
+                     .session = std::move(prepared.session),
+                     .template_variables = prepared.variables,
                      .max_calls = options.max_calls};
   ChatLoop loop(state_of_chat);
   greet(state_of_chat);
   if (interactive && options.resume) loop.show_conversation();
-  const int code = loop.run();
+  return loop.run();
+}
+
+int chat_with_server(const ChatOptions& options, Preparation prepared) {
+  const HttpClient client = make_client(options.server, "chat");
+  std::unique_ptr<ServerBackend> backend;
+  {
+    const InterruptGuard guard;
+    backend =
+        std::make_unique<ServerBackend>(client, options.model_name, [] { return interrupted(); });
+  }
+  return talk(options, std::move(prepared), *backend);
+}
+
+int chat_here(const ChatOptions& options, const std::string& model, Preparation prepared) {
+  const DraftOptions drafts = parse_drafts(options.model);
+  std::unique_ptr<Engine> engine;
+  {
+    const InterruptGuard guard;
+    engine = open_engine(model, options.model, options.general);
+  }
+  LocalBackend backend(std::move(engine), options.prefix, drafts);
+  const int code = talk(options, std::move(prepared), backend);
   save_profile(backend.engine(), options.general);
   return code;
+}
+
+int chat(const ChatOptions& options, const std::vector<std::string>& given,
+         const std::vector<std::string>& arguments) {
+  parse_color(options.general.color);
+  const std::string state = state_directory();
+  if (options.sessions) {
+    write_stdout(session_list(ChatStore(state.empty() ? "" : state + "/sessions")));
+    return kSuccess;
+  }
+  if (uses_server(options, given, arguments))
+    return chat_with_server(options, prepare(options, state, arguments));
+  check_prefix_options(options.prefix);
+  const auto [model, words] = take_model(options.model, arguments);
+  return chat_here(options, model, prepare(options, state, words));
 }
 
 }  // namespace
@@ -191,6 +270,9 @@ void add_chat_command(CommandLine& line) {
       .option("--max-calls", options->max_calls, "N", "rounds of tools in a turn (default: 16)")
       .flag("--no-ask", options->no_ask,
             "run tools without asking: only where nothing can be lost");
+  add_server_options(command, options->server, "chat with a running server: http://HOST:PORT");
+  command.option("--model-name", options->model_name, "NAME",
+                 "which of the server's models (default: one in memory, else the first)");
   add_model_option(command, options->model);
   add_machine_options(command, options->model);
   options->model.draft = "auto";
@@ -203,14 +285,18 @@ void add_chat_command(CommandLine& line) {
       .example("chat models/demo --system \"You are brief.\"")
       .example("chat --resume")
       .example("chat --tool shell --think show")
+      .example("chat --server http://127.0.0.1:9099")
       .example("echo \"What is 12 + 30?\" | moeflux chat --no-think");
   command
       .note(
           "Each line is a message; several lines between \"\"\" and \"\"\" are one. /help in the "
           "chat lists its commands.")
+      .note(
+          "With --server the options of model, streaming and prefix store are the server's matter.")
       .note("Ctrl-C stops an answer, twice it ends the program (exit code 130).");
-  command.run(
-      [options](const std::vector<std::string>& arguments) { return chat(*options, arguments); });
+  command.run([options, &command](const std::vector<std::string>& arguments) {
+    return chat(*options, command.given(), arguments);
+  });
 }
 
 }  // namespace moeflux::cli

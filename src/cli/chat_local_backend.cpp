@@ -139,8 +139,10 @@ ChatReply LocalBackend::answer(const ChatQuestion& question, const ChatEvents& e
   ReplyOptions options;
   options.opens_thought = prompt.opens_thought;
   options.tools = prompt.chat.tools;
-  ReplyStream stream(make_reply_parser(profile(has_tools(prompt.chat)).format, options), events,
-                     answer.reply);
+  const ReplyFormat format = profile(has_tools(prompt.chat)).format;
+  request.shown_special = special_marker_tokens(
+      has_tools(prompt.chat) ? format : ReplyFormat::Plain, engine_->tokenizer());
+  ReplyStream stream(make_reply_parser(format, options), events, answer.reply);
   GenerateEvents generate_events;
   generate_events.cancelled = events.cancelled;
   generate_events.on_text = [&](std::string_view text) {

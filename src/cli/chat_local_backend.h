@@ -24,7 +24,7 @@ class LocalBackend : public ChatBackend {
 
   std::string model() const override { return engine_->path(); }
   std::int64_t context_length() const override { return engine_->context_length(); }
-  const SamplingParams& defaults() const override { return defaults_; }
+  std::optional<SamplingParams> defaults() const override { return defaults_; }
   ChatReply answer(const ChatQuestion& question, const ChatEvents& events) override;
   void between_turns(const std::function<bool()>& cancelled) override;
   std::string statistics() const override;

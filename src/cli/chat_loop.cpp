@@ -233,7 +233,8 @@ void ChatLoop::undo() {
 
 std::string ChatLoop::description() const {
   std::string text = fmt::format("  {:<18}{}\n", "model", safe_line(chat_.backend.model()));
-  text += fmt::format("  {:<18}{} tokens\n", "context", chat_.backend.context_length());
+  if (const std::int64_t n = chat_.backend.context_length(); n > 0)
+    text += fmt::format("  {:<18}{} tokens\n", "context", n);
   text += fmt::format("  {:<18}{}, {} messages\n", "session", chat_.session.name,
                       chat_.session.messages.size());
   if (const std::string system = chat_.session.system(); !system.empty())

@@ -39,17 +39,19 @@ const char* think_name(ThinkView think) {
   return think == ThinkView::Show ? "show" : think == ThinkView::Fold ? "fold" : "hide";
 }
 
-struct Setting {
+using Defaults = std::optional<SamplingParams>;
+
+struct ChatSetting {
   std::string key;
   std::string help;
   std::function<void(ChatSettings&, const std::string&)> set;
-  std::function<std::string(const ChatSettings&, const SamplingParams&)> get;
+  std::function<std::string(const ChatSettings&, const Defaults&)> get;
 };
 
 // One of SamplingOptions, with the field of SamplingParams it stands for.
 template <class Given, class Value>
-Setting sampling(const char* key, const char* help, std::optional<Given> SamplingOptions::*option,
-                 Value SamplingParams::*field) {
+ChatSetting sampling(const char* key, const char* help,
+                     std::optional<Given> SamplingOptions::*option, Value SamplingParams::*field) {
   return {key, help,
           [option](ChatSettings& settings, const std::string& text) {
             SamplingOptions changed = settings.sampling;
@@ -62,67 +64,66 @@ Setting sampling(const char* key, const char* help, std::optional<Given> Samplin
             apply_sampling(changed, params);  // refuses what is out of range
             settings.sampling = changed;
           },
-          [option, field](const ChatSettings& settings, const SamplingParams& defaults) {
+          [option, field](const ChatSettings& settings, const Defaults& defaults) {
             const auto& given = settings.sampling.*option;
-            return given ? fmt::format("{}", *given) : fmt::format("{} (default)", defaults.*field);
+            if (given) return fmt::format("{}", *given);
+            return defaults ? fmt::format("{} (default)", (*defaults).*field) : "the server's";
           }};
 }
 
-Setting seed() {
+ChatSetting seed() {
   return {"seed", "the same answers again for the same questions",
           [](ChatSettings& settings, const std::string& text) {
             settings.sampling.seed =
                 text == kDefault ? std::nullopt : std::optional(parse_number<std::int64_t>(text));
           },
-          [](const ChatSettings& settings, const SamplingParams&) {
+          [](const ChatSettings& settings, const Defaults&) {
             const auto& given = settings.sampling.seed;
             return given && *given >= 0 ? fmt::format("{}", *given) : "a new one each time";
           }};
 }
 
-Setting max_tokens() {
+ChatSetting max_tokens() {
   return {"max_tokens", "at most so many tokens in an answer (0: what the context holds)",
           [](ChatSettings& settings, const std::string& text) {
             const auto n = text == kDefault ? 0 : parse_number<std::int64_t>(text);
             if (n < 0) fail(Errc::BadInput, "it must be 0 (no limit) or more");
             settings.max_tokens = n;
           },
-          [](const ChatSettings& settings, const SamplingParams&) {
+          [](const ChatSettings& settings, const Defaults&) {
             return fmt::format("{}", settings.max_tokens);
           }};
 }
 
-Setting thinking() {
+ChatSetting thinking() {
   return {"thinking", "on or off: whether the model thinks before it answers",
           [](ChatSettings& settings, const std::string& text) {
             settings.thinking = text == kDefault ? std::nullopt : std::optional(parse_switch(text));
           },
-          [](const ChatSettings& settings, const SamplingParams&) {
+          [](const ChatSettings& settings, const Defaults&) {
             return settings.thinking ? switch_name(*settings.thinking) : "as the model has it";
           }};
 }
 
-Setting think() {
+ChatSetting think() {
   return {"think", "show, fold or hide what the model thinks",
           [](ChatSettings& settings, const std::string& text) {
             settings.think = parse_think(text == kDefault ? "fold" : text);
           },
-          [](const ChatSettings& settings, const SamplingParams&) {
-            return think_name(settings.think);
-          }};
+          [](const ChatSettings& settings, const Defaults&) { return think_name(settings.think); }};
 }
 
-Setting on_off(const char* key, const char* help, bool ChatSettings::*field) {
+ChatSetting on_off(const char* key, const char* help, bool ChatSettings::*field) {
   return {key, help,
           [field](ChatSettings& settings, const std::string& text) {
             settings.*field = text == kDefault || parse_switch(text);
           },
-          [field](const ChatSettings& settings, const SamplingParams&) {
+          [field](const ChatSettings& settings, const Defaults&) {
             return switch_name(settings.*field);
           }};
 }
 
-Setting tool_timeout() {
+ChatSetting tool_timeout() {
   return {"tool_timeout", "seconds that a tool may take",
           [](ChatSettings& settings, const std::string& text) {
             const double seconds =
@@ -131,15 +132,15 @@ Setting tool_timeout() {
               fail(Errc::BadInput, "it must be more than 0 seconds and at most 86400");
             settings.tool_timeout = seconds;
           },
-          [](const ChatSettings& settings, const SamplingParams&) {
+          [](const ChatSettings& settings, const Defaults&) {
             return fmt::format("{}", settings.tool_timeout);
           }};
 }
 
-const std::vector<Setting>& all_settings() {
+const std::vector<ChatSetting>& all_settings() {
   using Options = SamplingOptions;
   using Params = SamplingParams;
-  static const std::vector<Setting> settings{
+  static const std::vector<ChatSetting> settings{
       sampling("temperature", "0 always takes the most likely token", &Options::temperature,
                &Params::temperature),
       sampling("top_k", "keep the K most likely tokens (0: all)", &Options::top_k, &Params::top_k),
@@ -188,7 +189,7 @@ ThinkView parse_think(const std::string& name) {
 void change_setting(ChatSettings& settings, const std::string& key, const std::string& value) {
   const std::string name = usual_name(key);
   std::vector<std::string> keys;
-  for (const Setting& setting : all_settings()) {
+  for (const ChatSetting& setting : all_settings()) {
     keys.push_back(setting.key);
     if (setting.key != name) continue;
     if (value.empty()) fail(Errc::BadInput, "/set {} needs a value: {}", name, setting.help);
@@ -206,9 +207,10 @@ void change_setting(ChatSettings& settings, const std::string& key, const std::s
        meant.empty() ? "" : fmt::format(", did you mean {}?", meant));
 }
 
-std::string describe_settings(const ChatSettings& settings, const SamplingParams& defaults) {
+std::string describe_settings(const ChatSettings& settings,
+                              const std::optional<SamplingParams>& defaults) {
   std::string text;
-  for (const Setting& setting : all_settings()) {
+  for (const ChatSetting& setting : all_settings()) {
     text += fmt::format("  {:<18}{:<22}{}\n", setting.key, setting.get(settings, defaults),
                         setting.help);
   }

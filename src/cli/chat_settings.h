@@ -26,7 +26,8 @@ struct ChatSettings {
 // "default" as a value gives up what was set.
 void change_setting(ChatSettings& settings, const std::string& key, const std::string& value);
 
-// One line a setting, with what applies where nothing is set.
-std::string describe_settings(const ChatSettings& settings, const SamplingParams& defaults);
+// One line a setting, with what applies where nothing is set, if that is known.
+std::string describe_settings(const ChatSettings& settings,
+                              const std::optional<SamplingParams>& defaults);
 
 }  // namespace moeflux::cli

@@ -1,8 +1,6 @@
 #include "cli/command_line.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -11,107 +9,76 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "base/error.h"
+#include "cli/argument_splitter.h"
+#include "cli/help_text.h"
 #include "cli/suggestion.h"
 #include "cli/terminal.h"
 
 namespace moeflux::cli {
 namespace {
 
-constexpr std::size_t kHelpColumn = 30;
-
-// "-n, --predict N" in columns, so that the long names stand below each other.
-class HelpFormatter final : public CLI::Formatter {
- public:
-  HelpFormatter() { column_width(kHelpColumn); }
-  std::string make_option_name(const CLI::Option* option, bool /*is_positional*/) const override {
-    const std::string longs = join(option->get_lnames(), "--");
-    if (option->get_snames().empty()) return "    " + longs;
-    const std::string shorts = join(option->get_snames(), "-");
-    return longs.empty() ? shorts : shorts + ", " + longs;
-  }
-  std::string make_group(std::string title, bool is_positional,
-                         std::vector<const CLI::Option*> options) const override {
-    std::string text = title + ":\n";
-    for (const CLI::Option* option : options) text += make_option(option, is_positional);
-    return text;
-  }
-  std::string make_option_opts(const CLI::Option* option) const override {
-    return option->get_option_text().empty() ? "" : " " + option->get_option_text();
-  }
-
- private:
-  static std::string join(const std::vector<std::string>& names, const std::string& prefix) {
-    std::string all;
-    for (const std::string& name : names) all += (all.empty() ? "" : ", ") + prefix + name;
-    return all;
-  }
-};
-
-// Converts the text of an option's value, or says what was expected instead.
-const char* convert(const std::string& text, std::string& out) {
-  out = text;
-  return nullptr;
-}
-const char* convert(const std::string& text, std::int64_t& out) {
-  const char* end = text.data() + text.size();
-  const auto result = std::from_chars(text.data(), end, out);
-  return result.ec == std::errc() && result.ptr == end ? nullptr : "a whole number";
-}
-const char* convert(const std::string& text, double& out) {
-  const char* end = text.data() + text.size();
-  const auto result = std::from_chars(text.data(), end, out);
-  return result.ec == std::errc() && result.ptr == end && std::isfinite(out) ? nullptr : "a number";
-}
-template <class T>
-const char* convert(const std::string& text, std::optional<T>& out) {
-  return convert(text, out.emplace());
-}
-
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& candidates) {
   const std::string found = closest(word, candidates);
   return found.empty() ? "" : fmt::format("; did you mean {}?", found);
 }
 
-std::string example_lines(const std::vector<std::string>& examples) {
-  if (examples.empty()) return "";
-  std::string text = "\nExamples:\n";
-  for (const std::string& line : examples) text += fmt::format("  moeflux {}\n", line);
-  return text;
-}
-
-std::string note_lines(const std::vector<std::string>& notes) {
-  std::string text = notes.empty() ? "" : "\n";
-  for (const std::string& line : notes) text += line + "\n";
-  return text;
-}
+// An option, and what CLI11 made of it.
+struct Declared {
+  CLI::Option* parsed = nullptr;
+  Option option;
+};
 
 }  // namespace
 
 struct Command::State {
-  class Splitter;
-
   State(std::string command_name, const std::string& description)
       : name(std::move(command_name)), app(description, name) {
     app.set_help_flag();
-    app.formatter(std::make_shared<HelpFormatter>());
   }
 
-  void finish(CLI::Option* option) const { option->group(group)->take_last(); }
-
+  void declare(CLI::Option* option, OptionTarget target, const std::string& value);
+  Declared& last();
   bool takes_value(const std::string& option) const;  // throws UsageError for an unknown one
-  std::string help() const;
-  CommandInfo info() const;
+  std::vector<std::string> parse(const std::vector<std::string>& arguments);  // returns the plain
+  void resolve(const Config& config);
+  // Where the value was set that the message is about; "" when that is the command line.
+  std::string blame(const std::string& message) const;
+  CommandInfo info(bool has_config) const;
 
   std::string name;
-  bool hidden = false;
+  bool hidden = false, reads_config = true;
   CLI::App app;
   std::string group = "Options";
+  std::vector<Declared> options;
+  std::vector<Setting> settings;  // after resolve()
   std::map<std::string, std::string> spellings;
   std::string usage;
   std::size_t max_arguments = 0;
   std::vector<std::string> examples, notes;
   std::function<int(const std::vector<std::string>&)> body;
 };
+
+void Command::State::declare(CLI::Option* option, OptionTarget target, const std::string& value) {
+  option->allow_extra_args(false);
+  target.kind == OptionKind::List ? option->take_all() : option->take_last();
+  Declared& declared = options.emplace_back();
+  declared.parsed = option;
+  OptionInfo& info = declared.option.info;
+  for (const std::string& each : option->get_snames()) info.names.push_back("-" + each);
+  for (const std::string& each : option->get_lnames()) info.names.push_back("--" + each);
+  info.value = value;
+  info.help = option->get_description();
+  info.group = group;
+  info.kind = target.kind;
+  info.defaults = target.defaults;
+  declared.option.target = std::move(target);
+}
+
+Declared& Command::State::last() {
+  MOEFLUX_ASSERT(!options.empty());
+  return options.back();
+}
 
 bool Command::State::takes_value(const std::string& given) const {
   std::vector<std::string> known;
@@ -126,94 +93,63 @@ bool Command::State::takes_value(const std::string& given) const {
                    name);
 }
 
-// Brings arguments into a form that needs no interpretation: each option by itself, its value in
-// the argument after it, and apart from them what is no option.
-class Command::State::Splitter {
- public:
-  Splitter(const State& command, const std::vector<std::string>& arguments)
-      : command_(command), arguments_(arguments) {
-    while (next_ < arguments_.size()) {
-      const auto other = command.spellings.find(arguments_[next_]);
-      add(other == command.spellings.end() ? arguments_[next_++] : (++next_, other->second));
-    }
+std::vector<std::string> Command::State::parse(const std::vector<std::string>& arguments) {
+  const OptionSyntax syntax{
+      .command = name, .spellings = spellings, .takes_value = [this](const auto& option) {
+        return takes_value(option);
+      }};
+  SplitArguments split = split_arguments(arguments, syntax);
+  try {
+    std::reverse(split.options.begin(), split.options.end());  // CLI11 takes them from the back
+    app.parse(std::move(split.options));
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(error.what(), name);
   }
-
-  std::vector<std::string> options, plain;
-
- private:
-  void add(const std::string& argument) {
-    if (argument == "--") {
-      plain.insert(plain.end(), arguments_.begin() + static_cast<std::ptrdiff_t>(next_),
-                   arguments_.end());
-      next_ = arguments_.size();
-    } else if (argument.size() < 2 || argument[0] != '-') {  // a lone "-" is standard input
-      plain.push_back(argument);
-    } else if (argument[1] == '-') {
-      add_long(argument);
-    } else {
-      add_short(argument);
-    }
-  }
-
-  void add_long(const std::string& argument) {  // --quiet, --number 5, --number=5
-    const std::size_t equals = argument.find('=');
-    options.push_back(argument.substr(0, equals));
-    if (command_.takes_value(options.back())) {
-      add_value(equals == std::string::npos ? nullptr : &argument[equals + 1]);
-    } else if (equals != std::string::npos) {
-      throw UsageError(fmt::format("{} takes no value", options.back()), command_.name);
-    }
-  }
-
-  void add_short(const std::string& argument) {  // -q, -qv, -n5, -n 5
-    for (std::size_t at = 1; at < argument.size(); ++at) {
-      options.push_back({'-', argument[at]});
-      if (!command_.takes_value(options.back())) continue;
-      add_value(at + 1 == argument.size() ? nullptr : &argument[at + 1]);
-      return;
-    }
-  }
-
-  void add_value(const char* given) {  // null: it is the next argument
-    if (given == nullptr && next_ == arguments_.size()) {
-      throw UsageError(fmt::format("{} needs a value", options.back()), command_.name);
-    }
-    if (given != nullptr) {
-      options.emplace_back(given);
-    } else {
-      options.push_back(arguments_[next_++]);
-    }
-  }
-
-  const State& command_;
-  const std::vector<std::string>& arguments_;
-  std::size_t next_ = 0;  // of arguments_
-};
-
-std::string Command::State::help() const {
-  const HelpFormatter formatter;
-  std::string text = fmt::format("{}\n\nUsage: moeflux {} [OPTIONS]{}{}\n\n", app.get_description(),
-                                 name, usage.empty() ? "" : " ", usage);
-  text += formatter.make_groups(&app, CLI::AppFormatMode::Normal);
-  return text + example_lines(examples) + note_lines(notes);
+  return split.plain;
 }
 
-CommandInfo Command::State::info() const {
+void Command::State::resolve(const Config& config) {
+  settings.clear();
+  for (const Declared& each : options) {
+    std::optional<std::vector<std::string>> given;
+    if (each.parsed->count() > 0) given = each.parsed->results();
+    settings.push_back(each.option.resolve(name, given, config));
+  }
+}
+
+std::string Command::State::blame(const std::string& message) const {
+  for (const Setting& setting : settings) {
+    const std::string option = "--" + setting.option.key();
+    const bool is_about = message.starts_with(option) && message.size() > option.size() &&
+                          std::string_view(": ").find(message[option.size()]) != std::string::npos;
+    if (is_about &&
+        (setting.source == OptionSource::File || setting.source == OptionSource::Environment))
+      return fmt::format(" (set by {})", setting.origin);
+  }
+  return "";
+}
+
+CommandInfo Command::State::info(bool has_config) const {
   CommandInfo info{.name = name,
                    .description = app.get_description(),
                    .usage = usage,
                    .options = {},
                    .examples = examples,
                    .notes = notes};
-  for (const CLI::Option* option : app.get_options()) {
-    OptionInfo& entry = info.options.emplace_back();
-    for (const std::string& each : option->get_snames()) entry.names.push_back("-" + each);
-    for (const std::string& each : option->get_lnames()) entry.names.push_back("--" + each);
-    entry.value = option->get_option_text();
-    entry.help = option->get_description();
-    entry.group = option->get_group();
+  for (const Declared& each : options) {
+    info.options.push_back(each.option.info);
+    if (!reads_config) info.options.back().configurable = false;
   }
-  info.options.push_back({{"-h", "--help"}, "", "show this help", "General"});
+  const auto add = [&](std::vector<std::string> names, const char* value, const char* help) {
+    OptionInfo option{std::move(names), value, help, "General"};
+    option.configurable = false;
+    info.options.push_back(std::move(option));
+  };
+  if (has_config && reads_config) {
+    add({"--config"}, "FILE", "the configuration file [env: MOEFLUX_CONFIG]");
+    add({"--no-config"}, "", "ignore configuration files");
+  }
+  add({"-h", "--help"}, "", "show this help");
   return info;
 }
 
@@ -227,32 +163,15 @@ Command& Command::group(std::string title) {
 }
 
 Command& Command::flag(const std::string& names, bool& target, const std::string& help) {
-  state_->finish(state_->app.add_flag_callback(
-      names, [&target] { target = true; }, help));
+  state_->declare(state_->app.add_flag(names, help), target_of(target), "");
   return *this;
 }
 
 template <class T>
 Command& Command::option(const std::string& names, T& target, const std::string& value,
                          const std::string& help) {
-  const std::string shown = names.substr(names.find("--"));
-  const auto assign = [this, &target, shown](const CLI::results_t& results) {
-    if (const char* expected = convert(results.back(), target)) {
-      throw UsageError(fmt::format("{}: \"{}\" is not {}", shown, results.back(), expected),
-                       state_->name);
-    }
-    return true;
-  };
-  CLI::Option* option = state_->app.add_option(names, assign, help);
-  state_->finish(option->option_text(value));
-  return *this;
-}
-
-template <>
-Command& Command::option(const std::string& names, std::vector<std::string>& target,
-                         const std::string& value, const std::string& help) {
-  CLI::Option* option = state_->app.add_option(names, target, help);
-  option->option_text(value)->group(state_->group)->take_all()->allow_extra_args(false);
+  CLI::Option* option = state_->app.add_option(names, CLI::callback_t(), help);
+  state_->declare(option, target_of(target), value);
   return *this;
 }
 
@@ -268,6 +187,32 @@ template Command& Command::option(const std::string&, std::optional<std::int64_t
                                   const std::string&, const std::string&);
 template Command& Command::option(const std::string&, std::optional<double>&, const std::string&,
                                   const std::string&);
+template Command& Command::option(const std::string&, std::vector<std::string>&, const std::string&,
+                                  const std::string&);
+
+Command& Command::env(const std::string& variable, const std::string& meaning) {
+  Declared& declared = state_->last();
+  OptionInfo& info = declared.option.info;
+  info.environment = variable;
+  info.help += fmt::format(" [env: {}]", variable);
+  declared.option.environment_meaning = meaning;
+  return *this;
+}
+
+Command& Command::fallback(std::optional<std::string>& target) {
+  state_->last().option.fallback = target_of(target);
+  return *this;
+}
+
+Command& Command::secret() {
+  state_->last().option.info.secret = true;
+  return *this;
+}
+
+Command& Command::command_line_only() {
+  state_->last().option.info.configurable = false;
+  return *this;
+}
 
 Command& Command::spelling(const std::string& other, const std::string& option) {
   state_->spellings[other] = option;
@@ -295,6 +240,19 @@ Command& Command::hide() {
   return *this;
 }
 
+Command& Command::without_config() {
+  state_->reads_config = false;
+  return *this;
+}
+
+std::vector<std::string> Command::given() const {
+  std::vector<std::string> names;
+  for (const Setting& setting : state_->settings) {
+    if (setting.source == OptionSource::CommandLine) names.push_back("--" + setting.option.key());
+  }
+  return names;
+}
+
 void Command::run(std::function<int(const std::vector<std::string>&)> body) {
   state_->body = std::move(body);
 }
@@ -306,36 +264,29 @@ Command& CommandLine::add(const std::string& name, const std::string& descriptio
   return *commands_.emplace_back(std::make_unique<Command>(name, description));
 }
 
-std::string CommandLine::help() const {
-  std::string text = fmt::format(
-      "{}\n\nUsage: moeflux COMMAND [OPTIONS] [ARGUMENTS...]\n\nCommands:\n", description_);
-  for (const auto& command : commands_) {
-    if (command->state_->hidden) continue;
-    text +=
-        fmt::format("  {:<12}{}\n", command->state_->name, command->state_->app.get_description());
-  }
-  text +=
-      "\nOptions:\n  -h, --help  show this, or the help of a command\n  --version   show the "
-      "version\n";
-  return text + example_lines(examples_) + note_lines(notes_);
-}
-
 CommandTree CommandLine::tree() const {
   CommandTree tree{.description = description_,
                    .version = version_,
                    .commands = {},
                    .examples = examples_,
-                   .notes = notes_};
+                   .notes = notes_,
+                   .environment = environment_,
+                   .files = files_};
   for (const auto& command : commands_) {
-    if (!command->state_->hidden) tree.commands.push_back(command->state_->info());
+    if (command->state_->hidden) continue;
+    tree.commands.push_back(command->state_->info(locator_ != nullptr));
   }
   return tree;
 }
 
-const CommandInfo* CommandTree::find(const std::string& name) const {
-  const auto found = std::find_if(commands.begin(), commands.end(),
-                                  [&](const CommandInfo& command) { return command.name == name; });
-  return found == commands.end() ? nullptr : &*found;
+Command::State& CommandLine::find(const std::string& name) {
+  std::vector<std::string> known;
+  for (const auto& command : commands_) {
+    if (command->state_->name == name) return *command->state_;
+    known.push_back(command->state_->name);
+  }
+  throw UsageError(fmt::format("unknown {} {}{}", name.starts_with('-') ? "option" : "command",
+                               name, did_you_mean(name, known)));
 }
 
 int CommandLine::run(const std::vector<std::string>& arguments) {
@@ -343,46 +294,58 @@ int CommandLine::run(const std::vector<std::string>& arguments) {
   if (word.empty()) throw UsageError("no command given");
   if (word == "-h" || word == "--help" || word == "help") {
     if (arguments.size() > 1 && word == "help") return run({arguments[1], "--help"});
-    write_stdout(help());
+    write_stdout(help_text(tree()));
     return kSuccess;
   }
   if (word == "--version") {
     write_stdout(version_ + "\n");
     return kSuccess;
   }
-  std::vector<std::string> known;
-  for (const auto& command : commands_) {
-    if (command->state_->name == word) {
-      return run_command(*command->state_, {arguments.begin() + 1, arguments.end()});
-    }
-    known.push_back(command->state_->name);
-  }
-  throw UsageError(fmt::format("unknown {} {}{}", word[0] == '-' ? "option" : "command", word,
-                               did_you_mean(word, known)));
+  return run_command(find(word), {arguments.begin() + 1, arguments.end()});
+}
+
+std::vector<ConfigPlace> CommandLine::config_places(const ConfigChoice& choice) const {
+  return locator_ ? locator_(choice) : std::vector<ConfigPlace>();
+}
+
+Config CommandLine::read_config(const ConfigChoice& choice) const {
+  Config config(config_places(choice));
+  config.check(tree());
+  return config;
+}
+
+std::vector<Setting> CommandLine::settings(const std::string& command,
+                                           const std::vector<std::string>& arguments,
+                                           const ConfigChoice& choice) {
+  Command::State& state = find(command);
+  state.parse(arguments);
+  state.resolve(state.reads_config ? read_config(choice) : Config());
+  return state.settings;
 }
 
 int CommandLine::run_command(Command::State& command, const std::vector<std::string>& arguments) {
   bool want_help = false;
-  command.app
-      .add_flag_callback(
-          "-h,--help", [&] { want_help = true; }, "show this help")
-      ->group("General");
-  Command::State::Splitter split(command, arguments);
-  try {
-    std::reverse(split.options.begin(), split.options.end());  // CLI11 takes them from the back
-    command.app.parse(std::move(split.options));
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(error.what(), command.name);
+  ConfigChoice choice;
+  if (locator_ && command.reads_config) {
+    command.app.add_option("--config", choice.file)->take_last();
+    command.app.add_flag("--no-config", choice.none);
   }
+  command.app.add_flag("-h,--help", want_help);
+  const std::vector<std::string> plain = command.parse(arguments);
   if (want_help) {
-    write_stdout(command.help());
+    write_stdout(help_text(command.info(locator_ != nullptr)));
     return kSuccess;
   }
-  if (split.plain.size() > command.max_arguments) {
-    throw UsageError(fmt::format("unexpected argument \"{}\"", split.plain[command.max_arguments]),
+  command.resolve(command.reads_config ? read_config(choice) : Config());
+  if (plain.size() > command.max_arguments) {
+    throw UsageError(fmt::format("unexpected argument \"{}\"", plain[command.max_arguments]),
                      command.name);
   }
-  return command.body(split.plain);
+  try {
+    return command.body(plain);
+  } catch (const UsageError& error) {
+    throw UsageError(error.what() + command.blame(error.what()), error.command());
+  }
 }
 
 }  // namespace moeflux::cli

@@ -2,18 +2,25 @@
 // sees of it (help, messages, suggestions) comes from one place. The only user of CLI11 is
 // command_line.cpp.
 //
+// An option gets its value from the command line, else from its environment variable, else from a
+// configuration file, else it keeps the built-in one; option.h decides that. A UsageError about the
+// value of an option begins with its name ("--ram: ..."): run() adds where that value was set.
+//
 // Arguments that are no options reach a command byte for byte: CLI11 would take "[a, b]" apart and
 // read "++" as markup, so they never pass through it.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "cli/command_tree.h"
+#include "cli/config.h"
+#include "cli/option.h"
 
 namespace moeflux::cli {
 
@@ -50,6 +57,13 @@ class Command {
   template <class T>
   Command& option(const std::string& names, T& target, const std::string& value,
                   const std::string& help);
+  // These four are about the option declared last.
+  // The variable that sets it; with `meaning`, that it is set at all means that value.
+  Command& env(const std::string& variable, const std::string& meaning = "");
+  // What environment and files say goes there: for an option that an argument may stand for.
+  Command& fallback(std::optional<std::string>& target);
+  Command& secret();             // never shown
+  Command& command_line_only();  // not for environment and files
   // One more spelling for an option, such as llama.cpp's "-sys", which CLI11 cannot have.
   Command& spelling(const std::string& other, const std::string& option);
 
@@ -58,6 +72,10 @@ class Command {
   Command& example(const std::string& line);  // without the leading "moeflux "
   Command& note(const std::string& line);     // at the end of the help
   Command& hide();                            // from the list of commands
+  Command& without_config();                  // works whatever the configuration files say
+
+  // For the body: the options ("--ram") that the command line has, not environment and files.
+  std::vector<std::string> given() const;
 
   // The body gets the arguments that are no options and returns the exit code.
   void run(std::function<int(const std::vector<std::string>&)> body);
@@ -75,21 +93,36 @@ class CommandLine {
   Command& add(const std::string& name, const std::string& description);
   void example(const std::string& line) { examples_.push_back(line); }
   void note(const std::string& line) { notes_.push_back(line); }
+  void environment(const NamedText& variable) { environment_.push_back(variable); }
+  void file(const NamedText& file) { files_.push_back(file); }
 
-  // Parses and runs. Help and version go to stdout and are a success. Throws UsageError, and what
-  // commands throw.
+  // From here on commands have --config and --no-config, and read the files `locator` names.
+  void use_config(ConfigLocator locator) { locator_ = std::move(locator); }
+
+  // Parses and runs, once. Help and version go to stdout and are a success. Throws UsageError, and
+  // what commands throw.
   int run(const std::vector<std::string>& arguments);
 
   CommandTree tree() const;
 
+  // What the options of a command are with these arguments: parses them, but runs nothing. Throws
+  // UsageError.
+  std::vector<Setting> settings(const std::string& command,
+                                const std::vector<std::string>& arguments,
+                                const ConfigChoice& choice);
+  std::vector<ConfigPlace> config_places(const ConfigChoice& choice) const;
+
  private:
+  Command::State& find(const std::string& name);
+  Config read_config(const ConfigChoice& choice) const;
   int run_command(Command::State& command, const std::vector<std::string>& arguments);
-  std::string help() const;
 
   std::string description_;
   std::string version_;
   std::vector<std::unique_ptr<Command>> commands_;
   std::vector<std::string> examples_, notes_;
+  std::vector<NamedText> environment_, files_;
+  ConfigLocator locator_;
 };
 
 }  // namespace moeflux::cli

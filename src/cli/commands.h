@@ -8,7 +8,11 @@ namespace moeflux::cli {
 void add_run_command(CommandLine& line);
 void add_chat_command(CommandLine& line);
 void add_serve_command(CommandLine& line);
+void add_ps_command(CommandLine& line);
 void add_info_command(CommandLine& line);
+void add_ls_command(CommandLine& line);
+void add_show_command(CommandLine& line);
+void add_rm_command(CommandLine& line);
 void add_tokenize_command(CommandLine& line);
 void add_template_command(CommandLine& line);
 void add_verify_command(CommandLine& line);
@@ -23,6 +27,7 @@ void add_doctor_command(CommandLine& line);
 void add_plan_command(CommandLine& line);
 void add_version_command(CommandLine& line);
 // These write about the others; `line` must outlive its run.
+void add_config_command(CommandLine& line);
 void add_completion_command(CommandLine& line);
 void add_man_page_command(CommandLine& line);
 

@@ -10,7 +10,7 @@ namespace moeflux::cli {
 namespace {
 
 bool names_a_file(const OptionInfo& option) {
-  return option.value == "FILE" || option.value == "PATH" || option.value == "DIR";
+  return option.names_a_file();
 }
 
 std::string join(const std::vector<std::string>& words, std::string_view separator) {

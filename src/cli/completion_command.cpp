@@ -19,7 +19,7 @@ std::string script(const CommandTree& tree, const std::string& shell) {
 
 void add_completion_command(CommandLine& line) {
   Command& command = line.add("completion", "Write a script that completes commands in a shell.");
-  command.arguments("bash|zsh|fish", 1);
+  command.without_config().arguments("bash|zsh|fish", 1);
   command.example("completion bash > ~/.local/share/bash-completion/completions/moeflux")
       .example("completion fish > ~/.config/fish/completions/moeflux.fish");
   command.note(

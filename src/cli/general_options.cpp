@@ -16,7 +16,8 @@ void add_general_options(Command& command, GeneralOptions& options) {
   command.group("General")
       .flag("-q,--quiet", options.quiet, "no progress and no remarks, only results and errors")
       .flag("-v,--verbose", options.verbose, "say more on standard error")
-      .option("--color", options.color, "WHEN", "auto, on or off (default: auto) [env: NO_COLOR]");
+      .option("--color", options.color, "WHEN", "auto, on or off (default: auto)")
+      .env("NO_COLOR", "off");
 }
 
 }  // namespace moeflux::cli

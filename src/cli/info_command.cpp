@@ -80,8 +80,10 @@ void add_info_command(CommandLine& line) {
   Command& command = line.add("info", "Describe the program and this machine, or a model.");
   command.arguments("[MODEL]", 1);
   command.group("Output").flag("--json", options->json, "print JSON");
-  command.group("Model").option("-m,--model", options->model.model, "PATH",
-                                "the checkpoint to describe");
+  command.group("Model")
+      .option("-m,--model", options->model.model, "PATH", "the checkpoint to describe")
+      .command_line_only();  // without one, the program is described
+  add_models_option(command, options->model);
   add_general_options(command, options->general);
   command.example("info")
       .example("info models/demo")

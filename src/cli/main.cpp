@@ -34,7 +34,11 @@ int run(const std::vector<std::string>& arguments) {
   add_run_command(line);
   add_chat_command(line);
   add_serve_command(line);
+  add_ps_command(line);
   add_info_command(line);
+  add_ls_command(line);
+  add_show_command(line);
+  add_rm_command(line);
   add_tokenize_command(line);
   add_template_command(line);
   add_verify_command(line);
@@ -48,15 +52,17 @@ int run(const std::vector<std::string>& arguments) {
   add_trace_command(line);
   add_store_command(line);
   add_version_command(line);
+  add_config_command(line);
   add_completion_command(line);
   add_man_page_command(line);
   line.example("run \"What is 12 + 30?\"");
   line.example("info models/demo");
   line.example("run --help");
-  line.note("Environment:");
   for (const EnvironmentVariable& variable : environment_variables()) {
-    line.note(fmt::format("  {:<18}{}", variable.name, variable.meaning));
+    line.environment({variable.name, variable.meaning});
   }
+  for (const NamedText& file : config_file_names()) line.file(file);
+  line.use_config(config_places);
   return line.run(arguments);
 }
 

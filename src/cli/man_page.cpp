@@ -85,6 +85,28 @@ std::string note_section(const std::vector<std::string>& notes) {
   return text + ".fi\n";
 }
 
+std::string named_section(const char* title, const std::vector<NamedText>& items) {
+  std::string text = items.empty() ? "" : fmt::format(".SH {}\n", title);
+  for (const NamedText& item : items)
+    text += fmt::format(".TP\n\\fB{}\\fR\n{}\n", roff(item.name), roff(item.meaning));
+  return text;
+}
+
+// The variables that set options of the command.
+std::vector<NamedText> environment_of(const CommandInfo& command) {
+  std::vector<NamedText> items;
+  for (const OptionInfo& option : command.options) {
+    if (!option.environment.empty())
+      items.push_back({option.environment, "sets --" + option.key() + " where it is not given"});
+  }
+  return items;
+}
+
+bool reads_files(const CommandInfo& command) {
+  return std::any_of(command.options.begin(), command.options.end(),
+                     [](const OptionInfo& option) { return option.key() == "config"; });
+}
+
 constexpr const char* kExitStatus =
     ".SH EXIT STATUS\n.TP\n0\nsuccess\n.TP\n1\nfailure, with a message on standard error\n.TP\n2\n"
     "the command line is wrong\n.TP\n130\ninterrupted\n";
@@ -101,7 +123,9 @@ std::string man_page(const CommandTree& tree) {
     text += fmt::format(".TP\n\\fBmoeflux\\-{}\\fR(1)\n{}\n", roff(command.name),
                         roff(command.description));
   }
-  text += example_section(tree.examples) + note_section(tree.notes) + kExitStatus;
+  text += example_section(tree.examples) + note_section(tree.notes) +
+          named_section("ENVIRONMENT", tree.environment) + named_section("FILES", tree.files) +
+          kExitStatus;
   return text;
 }
 
@@ -111,7 +135,9 @@ std::string man_page(const CommandTree& tree, const CommandInfo& command) {
   text += fmt::format(".SH SYNOPSIS\n\\fBmoeflux {}\\fR [\\fIOPTIONS\\fR] {}\n", roff(command.name),
                       roff(command.usage));
   text += option_sections(command) + example_section(command.examples) +
-          note_section(command.notes) + kExitStatus;
+          note_section(command.notes) + named_section("ENVIRONMENT", environment_of(command));
+  if (reads_files(command)) text += named_section("FILES", tree.files);
+  text += kExitStatus;
   return text + ".SH SEE ALSO\n\\fBmoeflux\\fR(1)\n";
 }
 

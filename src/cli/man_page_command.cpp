@@ -39,7 +39,7 @@ int run(const CommandLine& line, const std::string& directory,
 void add_man_page_command(CommandLine& line) {
   const auto directory = std::make_shared<std::string>();
   Command& command = line.add("man-page", "Write man pages.");
-  command.hide().arguments("[COMMAND]", 1);
+  command.hide().without_config().arguments("[COMMAND]", 1);
   command.option("--directory", *directory, "PATH", "write the pages of all commands there");
   command.example("man-page run | man -l -").example("man-page --directory share/man/man1");
   command.run([directory, &line](const std::vector<std::string>& arguments) {

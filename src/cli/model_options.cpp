@@ -10,6 +10,7 @@
 #include "cli/environment.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"
+#include "engine/model_catalog.h"
 
 namespace moeflux::cli {
 namespace {
@@ -52,12 +53,22 @@ std::string bundled_model() {
        "no model given, and the bundled one is not beside the program; name one: -m MODEL");
 }
 
+// The model that a word on the command line names. A prompt is none, however the models are called.
+std::optional<std::string> named_model(const ModelOptions& options, const std::string& word) {
+  if (!options.models || word.find_first_of(" \t\n") != std::string::npos) return std::nullopt;
+  const std::vector<CatalogEntry> models = list_models(*options.models);
+  try {
+    return find_model(models, word).path;
+  } catch (const Error& error) {
+    if (error.code() != Errc::NotFound) throw;
+    return std::nullopt;
+  }
+}
+
 constexpr int kMaxDrafts = 16;
 
 std::uint64_t memory_limit(const ModelOptions& options) {
-  if (options.ram) return parse_size(*options.ram, "--ram");
-  if (environment().ram) return parse_size(*environment().ram, "MOEFLUX_RAM");
-  return 0;
+  return options.ram ? parse_size(*options.ram, "--ram") : 0;
 }
 
 ReaderKind reader_kind(const std::string& name) {
@@ -98,18 +109,29 @@ std::uint64_t parse_size(const std::string& text, const std::string& option) {
 }
 
 void add_model_option(Command& command, ModelOptions& options) {
-  command.group("Model").option("-m,--model", options.model, "PATH",
-                                "checkpoint (default: the bundled one) [env: MOEFLUX_MODEL]");
+  command.group("Model")
+      .option("-m,--model", options.model, "PATH",
+              "path, or name in --models (default: the bundled model)")
+      .env("MOEFLUX_MODEL")
+      .fallback(options.default_model);
+  add_models_option(command, options);
+}
+
+void add_models_option(Command& command, ModelOptions& options) {
+  command.group("Model")
+      .option("--models", options.models, "DIR", "directory of models that are called by name")
+      .env("MOEFLUX_MODELS");
 }
 
 void add_machine_options(Command& command, ModelOptions& options) {
   command.group("Model")
       .option("-c,--ctx-size", options.context, "N",
               fmt::format("tokens of context (default: the model's, at most {})", kDefaultContext))
-      .option("-t,--threads", options.threads, "N",
-              "threads (default: one per physical core) [env: MOEFLUX_THREADS]")
+      .option("-t,--threads", options.threads, "N", "threads (default: one per physical core)")
+      .env("MOEFLUX_THREADS")
       .option("--ram", options.ram, "SIZE",
-              "ceiling for memory, such as 6G (default: what is free) [env: MOEFLUX_RAM]");
+              "ceiling for memory, such as 6G (default: what is free)")
+      .env("MOEFLUX_RAM");
   add_precision_options(command, options);
   add_streaming_options(command, options);
 }
@@ -120,6 +142,7 @@ void add_precision_options(Command& command, ModelOptions& options) {
               fmt::format("activations as f32, 16 or 8 bits: exact, fine, fast (default: {})",
                           options.precision))
       .flag("--exact", options.exact, "short for --precision exact")
+      .command_line_only()  // or it would go before a --precision that is given there
       .option("-b,--batch", options.batch, "N",
               "tokens of a prompt per pass (default: as many as memory suggests)")
       .option("--kv", options.kv, "TYPE",
@@ -141,16 +164,9 @@ void add_streaming_options(Command& command, ModelOptions& options) {
 }
 
 int thread_count(const ModelOptions& options) {
-  std::int64_t n = options.threads.value_or(0);
-  if (!options.threads && environment().threads) {
-    const std::string& text = *environment().threads;
-    const auto result = std::from_chars(text.data(), text.data() + text.size(), n);
-    if (result.ec != std::errc() || result.ptr != text.data() + text.size()) n = -1;
-  }
-  if (n < 0 || n > kMaxThreads) {
-    throw UsageError(fmt::format("--threads and MOEFLUX_THREADS must be from 0 (every core) to {}",
-                                 kMaxThreads));
-  }
+  const std::int64_t n = options.threads.value_or(0);
+  if (n < 0 || n > kMaxThreads)
+    throw UsageError(fmt::format("--threads must be from 0 (every core) to {}", kMaxThreads));
   return static_cast<int>(n);
 }
 
@@ -200,52 +216,77 @@ DraftOptions parse_drafts(const ModelOptions& options) {
   return drafts;
 }
 
+std::string resolve_model(const ModelOptions& options, const std::string& model) {
+  if (is_model(model) || !options.models || looks_like_path(model, false)) return model;
+  const std::vector<CatalogEntry> models = list_models(*options.models);
+  return find_model(models, model).path;
+}
+
 ModelArgument take_model(const ModelOptions& options, const std::vector<std::string>& arguments) {
-  if (options.model) return {*options.model, arguments};
+  if (options.model) return {resolve_model(options, *options.model), arguments};
   if (!arguments.empty()) {
-    if (is_model(arguments[0])) return {arguments[0], {arguments.begin() + 1, arguments.end()}};
+    const ModelArgument rest{arguments[0], {arguments.begin() + 1, arguments.end()}};
+    if (is_model(arguments[0])) return rest;
+    if (const auto path = named_model(options, arguments[0])) return {*path, rest.rest};
     if (looks_like_path(arguments[0], arguments.size() > 1)) {
       fail(Errc::NotFound, "{}: no such model", arguments[0]);
     }
   }
-  return {environment().model ? *environment().model : bundled_model(), arguments};
+  const bool has_default = options.default_model.has_value();
+  return {has_default ? resolve_model(options, *options.default_model) : bundled_model(),
+          arguments};
 }
 
 std::string only_model(const ModelOptions& options, const std::vector<std::string>& arguments) {
   const ModelArgument found = take_model(options, arguments);
+  // The list of models has more to say about a name that is none of them.
+  if (!found.rest.empty() && options.models && !options.model)
+    return resolve_model(options, found.rest[0]);
   if (!found.rest.empty()) fail(Errc::NotFound, "{}: no such model", found.rest[0]);
   return found.model;
 }
 
-std::unique_ptr<Engine> open_engine(const std::string& model, const ModelOptions& options,
-                                    const GeneralOptions& general) {
-  EngineOptions engine_options;
-  engine_options.n_threads = thread_count(options);
-  engine_options.memory_bytes = memory_limit(options);
+EngineOptions engine_options(const ModelOptions& options) {
+  EngineOptions engine;
+  engine.n_threads = thread_count(options);
+  engine.memory_bytes = memory_limit(options);
   if (options.context && *options.context < 1) throw UsageError("--ctx-size must be at least 1");
   if (options.batch && *options.batch < 1) throw UsageError("--batch must be at least 1");
-  engine_options.max_batch = options.batch.value_or(0);
-  engine_options.precision = parse_precision(options);
-  engine_options.kv_type = parse_kv_type(options);
-  engine_options.context_length = options.context.value_or(0);
-  engine_options.n_sessions = options.n_sessions;
-  engine_options.n_checkpoints = options.n_checkpoints;
+  engine.max_batch = options.batch.value_or(0);
+  engine.precision = parse_precision(options);
+  engine.kv_type = parse_kv_type(options);
+  engine.context_length = options.context.value_or(0);
+  engine.n_sessions = options.n_sessions;
+  engine.n_checkpoints = options.n_checkpoints;
   if (const DraftOptions drafts = parse_drafts(options); drafts.any())
-    engine_options.max_drafts = drafts.depth.value_or(kAutoDrafts);
-  engine_options.reader.kind = reader_kind(options.reader);
-  engine_options.cache_policy = options.cache_policy;
-  engine_options.preload = options.preload;
+    engine.max_drafts = drafts.depth.value_or(kAutoDrafts);
+  engine.reader.kind = reader_kind(options.reader);
+  engine.cache_policy = options.cache_policy;
+  engine.preload = options.preload;
   if (!options.no_profile && environment().cache_home) {
-    engine_options.profile_directory = *environment().cache_home;
+    engine.profile_directory = *environment().cache_home;
   }
-  engine_options.lookahead = lookahead_width(options.lookahead);
-  if (environment().cpu_isa) engine_options.cpu_isa = *environment().cpu_isa;
+  engine.lookahead = lookahead_width(options.lookahead);
+  if (environment().cpu_isa) engine.cpu_isa = *environment().cpu_isa;
+  return engine;
+}
+
+std::string models_directory(const ModelOptions& options) {
+  if (options.models) return *options.models;
+  fail(Errc::NotFound,
+       "no directory of models is known; give --models DIR, set MOEFLUX_MODELS, or write models = "
+       "\"DIR\" into the configuration file");
+}
+
+std::unique_ptr<Engine> open_engine(const std::string& model, const ModelOptions& options,
+                                    const GeneralOptions& general) {
+  EngineOptions with_progress = engine_options(options);
   ProgressBar bar(fmt::format("loading {}", model), general.show_progress());
-  engine_options.progress = [&](std::uint64_t done, std::uint64_t total) {
+  with_progress.progress = [&](std::uint64_t done, std::uint64_t total) {
     throw_if_interrupted();
     bar.update(done, total, fmt::format("{} of {}", format_bytes(done), format_bytes(total)));
   };
-  auto engine = std::make_unique<Engine>(model, engine_options);
+  auto engine = std::make_unique<Engine>(model, with_progress);
   if (options.context && *options.context > engine->context_length()) {
     general.note(fmt::format("the model's context is {} tokens; -c {} is more than it has",
                              engine->context_length(), *options.context));

@@ -14,7 +14,9 @@
 namespace moeflux::cli {
 
 struct ModelOptions {
-  std::optional<std::string> model;
+  std::optional<std::string> model;          // -m on the command line
+  std::optional<std::string> default_model;  // -m as the environment or a config file say it
+  std::optional<std::string> models;         // --models: where names of models are looked up
   std::optional<std::int64_t> context;
   std::optional<std::int64_t> batch;
   std::optional<std::int64_t> threads;
@@ -30,15 +32,17 @@ struct ModelOptions {
   int n_sessions = 1, n_checkpoints = 0;  // not options: what the command needs
 };
 
-void add_model_option(Command& command, ModelOptions& options);  // -m
+void add_model_option(Command& command, ModelOptions& options);   // -m, and:
+void add_models_option(Command& command, ModelOptions& options);  // --models
 void add_machine_options(Command& command,
                          ModelOptions& options);                      // -c, -t, --ram and streaming
 void add_precision_options(Command& command, ModelOptions& options);  // --precision, --kv
 void add_streaming_options(Command& command, ModelOptions& options);  // how experts are read
 void add_draft_option(Command& command, ModelOptions& options);       // --draft
 
-// A command takes its model with -m, or as the first argument if that is a directory or a
-// .safetensors file; else the model is $MOEFLUX_MODEL, else the bundled one.
+// A command takes its model with -m, or as the first argument if that is a directory, a
+// .safetensors file or the name of a model in --models; else the model is the default one of the
+// environment or a configuration file, else the bundled one. All but the last may be names.
 struct ModelArgument {
   std::string model;
   std::vector<std::string> rest;  // the arguments after it
@@ -47,6 +51,15 @@ ModelArgument take_model(const ModelOptions& options, const std::vector<std::str
 
 // For commands whose only argument is the model: it must exist, and nothing may follow.
 std::string only_model(const ModelOptions& options, const std::vector<std::string>& arguments);
+
+// The path of a model given by path or name. What is neither is left to whoever opens it, unless
+// there is a list of models that it is not in.
+std::string resolve_model(const ModelOptions& options, const std::string& model);
+
+EngineOptions engine_options(const ModelOptions& options);  // throws UsageError
+
+// Where models are called by name. Throws Error(NotFound) when nobody says.
+std::string models_directory(const ModelOptions& options);
 
 // Opens it, showing progress. Ctrl-C while loading throws Error(Cancelled).
 std::unique_ptr<Engine> open_engine(const std::string& model, const ModelOptions& options,

@@ -26,7 +26,6 @@ struct Options {
 
 std::uint64_t budget_of(const ModelOptions& options) {
   if (options.ram) return parse_size(*options.ram, "--ram");
-  if (environment().ram) return parse_size(*environment().ram, "MOEFLUX_RAM");
   return default_ram_budget(read_memory_limits());
 }
 

@@ -13,6 +13,7 @@
 #include "cli/sampling_options.h"
 #include "cli/text_input.h"
 #include "engine/generate.h"
+#include "text/reply_format.h"
 
 namespace moeflux::cli {
 namespace {
@@ -119,6 +120,8 @@ int run(const RunOptions& options, const std::vector<std::string>& arguments) {
   request.sampling = resolve_sampling(options.sampling, engine->source());
   request.max_tokens = options.max_tokens;
   request.stop = options.stop;
+  if (prompt.chat)  // the end of a thought must be seen
+    request.shown_special = special_marker_tokens(ReplyFormat::Plain, engine->tokenizer());
   request.ignore_end = options.ignore_end;
   request.drafts = parse_drafts(options.model);
   options.general.detail(fmt::format("{}: {} on {}, context {}, prompt {} tokens, seed {}", model,

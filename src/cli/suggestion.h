@@ -1,13 +1,10 @@
-// What a mistyped word was meant to be.
+// What a mistyped word was meant to be, as commands say it.
 #pragma once
 
-#include <string>
-#include <vector>
+#include "base/suggestion.h"
 
 namespace moeflux::cli {
 
-// The candidate that differs from `word` by few typing errors, or "" when none is close enough to
-// be more than a guess.
-std::string closest(const std::string& word, const std::vector<std::string>& candidates);
+using moeflux::closest;
 
 }  // namespace moeflux::cli

@@ -7,7 +7,7 @@ namespace moeflux::cli {
 
 void add_version_command(CommandLine& line) {
   Command& command = line.add("version", "Show the version.");
-  command.example("version").example("info");
+  command.without_config().example("version").example("info");
   command.run([](const std::vector<std::string>&) {
     write_stdout(version_line() + "\n");
     return kSuccess;

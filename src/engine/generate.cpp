@@ -42,7 +42,7 @@ GenerateResult generate(Engine& engine, Session& session, const GenerateRequest&
                         const GenerateEvents& events) {
   request.sampling.validate();
   GenerateResult result;
-  TextOutput text(engine.tokenizer(), request.stop);
+  TextOutput text(engine.tokenizer(), request.stop, request.shown_special);
   const auto emit = [&](const StopMatcher::Output& output) {  // false: a stop string is complete
     result.text += output.text;
     if (events.on_text && !output.text.empty()) events.on_text(output.text);

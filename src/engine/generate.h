@@ -21,6 +21,7 @@ struct GenerateRequest {
   SamplingParams sampling;
   std::int64_t max_tokens = 0;            // 0: as many as the context holds
   std::vector<std::string> stop;          // texts that end the answer; not part of it
+  std::vector<TokenId> shown_special;     // special tokens that are part of the text
   bool ignore_end = false;                // go on past the model's own end tokens
   DraftOptions drafts = {};               // changes the time an answer takes, never the answer
   TokenConstraint* constraint = nullptr;  // what the answer may be; made for this answer
@@ -42,7 +43,7 @@ std::string_view stop_reason_name(
 
 struct GenerateResult {
   std::vector<TokenId> tokens;  // without the end token
-  std::string text;             // special tokens left out
+  std::string text;             // special tokens left out, but for shown_special
   StopReason reason = StopReason::EndToken;
   std::int64_t n_prompt = 0;  // tokens of it that were read
   double prefill_seconds = 0;

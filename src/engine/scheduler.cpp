@@ -44,7 +44,8 @@ std::unique_ptr<Job> Scheduler::prepare(JobRequest request, JobSink sink) const 
   auto job = std::make_unique<Job>();
   job->id = ++last_id_;
   if (engine_.has_tokenizer() || !request.stop.empty())
-    job->text.emplace(engine_.tokenizer(), std::move(request.stop));
+    job->text.emplace(engine_.tokenizer(), std::move(request.stop),
+                      std::move(request.shown_special));
   if (options_.keep_every > 0) {
     for (std::int64_t at = options_.keep_every; at < n_prompt; at += options_.keep_every)
       request.keep_at.push_back(at);
@@ -86,7 +87,9 @@ void Scheduler::cancel_all() {
 SchedulerStats Scheduler::stats() const {
   SchedulerStats stats = stats_;
   stats.n_waiting = waiting_.size();
-  stats.n_running = running_.size();
+  stats.n_running = static_cast<std::size_t>(
+      std::count_if(running_.begin(), running_.end(),
+                    [](const std::unique_ptr<Job>& job) { return !job->ended; }));
   return stats;
 }
 
@@ -138,6 +141,7 @@ void Scheduler::begin(Job& job, Session* session) {
   job.session = session;
   job.last_pass = stats_.passes;
   job.stats.queue_seconds = job.lap();
+  if (options_.changed) options_.changed();
   try {
     if (options_.hooks.sync)
       options_.hooks.sync(*session, job.history);
@@ -284,6 +288,7 @@ void Scheduler::end(Job& job, JobEnded how) {
   ++(how.error ? stats_.n_failed : cancelled ? stats_.n_cancelled : stats_.n_finished);
   job.ended = true;
   how.stats = job.stats;
+  if (options_.changed) options_.changed();
   job.emit(how);
 }
 

@@ -58,6 +58,9 @@ struct SchedulerOptions {
   // Asked during a pass, from the thread that runs it: a pass all of whose jobs are cancelled is
   // broken off before its next layer. Empty: passes are made to the end.
   std::function<bool(JobId)> is_cancelled = {};
+  // Told, from that thread, when a job has got a session and when one has ended, before the job's
+  // own event: stats() says something new.
+  std::function<void()> changed = {};
 };
 
 struct SchedulerStats {

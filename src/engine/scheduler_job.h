@@ -31,6 +31,7 @@ struct JobRequest {
   std::int64_t max_tokens = 0;                       // 0: as many as the context holds
   std::vector<TokenId> stop_tokens = {};             // besides the model's own
   std::vector<std::string> stop = {};                // texts that end the answer; not part of it
+  std::vector<TokenId> shown_special = {};           // special tokens that are part of the text
   bool ignore_end = false;                           // go on past the model's own end tokens
   std::shared_ptr<TokenConstraint> constraint = {};  // what the answer may be; this job's own
   // Lengths of the prompt worth coming back to (the ends of its messages): passes end there, and

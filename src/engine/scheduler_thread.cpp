@@ -11,6 +11,7 @@ SchedulerThread::SchedulerThread(Engine& engine, SchedulerOptions options)
     : scheduler_(engine,
                  [&] {
                    options.is_cancelled = [this](JobId id) { return is_cancelled(id); };
+                   options.changed = [this] { note_stats(); };
                    return std::move(options);
                  }()),
       max_jobs_(scheduler_.max_jobs()),
@@ -32,6 +33,7 @@ JobId SchedulerThread::submit(JobRequest request, JobSink sink) {
            n_jobs_, max_jobs_);
     }
     ++n_jobs_;
+    ++n_undelivered_;
     inbox_.jobs.push_back(std::move(job));
   }
   wake_.notify_one();
@@ -84,12 +86,22 @@ void SchedulerThread::stop() {
 SchedulerStats SchedulerThread::stats() const {
   const std::lock_guard lock(mutex_);
   SchedulerStats stats = stats_;
-  stats.n_waiting += inbox_.jobs.size();
+  stats.n_waiting += n_undelivered_;
   return stats;
+}
+
+void SchedulerThread::note_stats() {
+  const std::lock_guard lock(mutex_);
+  stats_ = scheduler_.stats();
 }
 
 void SchedulerThread::deliver(Inbox inbox) {
   for (auto& job : inbox.jobs) scheduler_.enqueue(std::move(job));
+  {
+    const std::lock_guard lock(mutex_);
+    n_undelivered_ -= inbox.jobs.size();
+    stats_ = scheduler_.stats();
+  }
   for (const JobId id : inbox.cancelled) scheduler_.cancel(id);
   for (const auto& work : inbox.work) {
     try {

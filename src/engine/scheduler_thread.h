@@ -43,7 +43,9 @@ class SchedulerThread {
   // Takes no more jobs, cancels all, and returns when they have ended and the thread is gone.
   void stop();
 
-  SchedulerStats stats() const;  // as of the last pass; the queue as it is now
+  // Jobs as they are now: one whose receiver was told of its end does not count any more. The rest
+  // as of the last pass.
+  SchedulerStats stats() const;
 
  private:
   struct Inbox {
@@ -56,6 +58,7 @@ class SchedulerThread {
   void run();
   void deliver(Inbox inbox);
   bool is_cancelled(JobId id) const;  // since the last delivery
+  void note_stats();                  // for others to read
 
   Scheduler scheduler_;  // after construction used by thread_ only, but for prepare()
   const std::size_t max_jobs_;
@@ -63,7 +66,8 @@ class SchedulerThread {
   mutable std::mutex mutex_;
   std::condition_variable wake_, idle_;
   Inbox inbox_;
-  std::size_t n_jobs_ = 0;  // submitted and not ended
+  std::size_t n_jobs_ = 0;         // submitted and not gone from the scheduler
+  std::size_t n_undelivered_ = 0;  // of these, the scheduler does not know yet
   SchedulerStats stats_;
   bool closed_ = false;  // no more jobs
   bool stopping_ = false;

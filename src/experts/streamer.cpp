@@ -89,6 +89,7 @@ bool ExpertStreamer::fetch(ExpertKey key, Purpose purpose) {
     stats_.bytes_read += reads[i].bytes;
   }
   transfer(slot) = {static_cast<int>(reads.size()), 0, {}, std::nullopt, purpose};
+  if (purpose == Purpose::Demand) transfer(slot).start = std::chrono::steady_clock::now();
   n_awaited_ += purpose == Purpose::Demand;
   stats_.guessed += purpose == Purpose::Guess;
   stats_.warmed += purpose == Purpose::Warm;
@@ -143,7 +144,9 @@ void ExpertStreamer::reap(bool block) {
       moved.error = result.error;
       moved.failed = store_.reads(cache_.key(slot))[read_of(result.tag)];
     }
-    if (--moved.n_left == 0) finished_.push_back(slot);
+    if (--moved.n_left > 0) continue;
+    finished_.push_back(slot);
+    if (moved.start && moved.error == 0) note_time(moved);
   }
   if (finished_.empty()) return;
   {
@@ -160,6 +163,12 @@ void ExpertStreamer::reap(bool block) {
     }
   }
   finished_.clear();
+}
+
+void ExpertStreamer::note_time(const Transfer& moved) {
+  const auto elapsed = std::chrono::steady_clock::now() - *moved.start;
+  stats_.read_time.add(static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(elapsed).count()));
 }
 
 // All reads of a slot are in: is its expert what it should be? Called by several threads, for a

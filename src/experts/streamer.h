@@ -7,6 +7,7 @@
 // Used by one thread; the disk works on while it computes.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -151,12 +152,14 @@ class ExpertStreamer {
     ExpertRead failed;
     std::optional<Error> why;           // when the slot is Failed
     Purpose purpose = Purpose::Demand;  // Guess until the guess has been used
+    std::optional<std::chrono::steady_clock::time_point> start = {};  // of a miss
   };
 
   bool fetch(ExpertKey key, Purpose purpose);  // false when no slot is free now
   void pump();                                 // starts reads nobody waits for yet
   void reap(bool block);                       // takes in finished reads
   void check(int slot);
+  void note_time(const Transfer& moved);
   Transfer& transfer(int slot) { return transfers_[static_cast<std::size_t>(slot)]; }
 
   ExpertStore store_;

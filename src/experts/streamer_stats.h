@@ -1,10 +1,40 @@
 // What streaming did, by bank and in all: counters that only grow.
 #pragma once
 
+#include <array>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 namespace moeflux {
+
+// Times by powers of two: bucket i has those below bound_ns(i) that no earlier one has, the last
+// one all others.
+struct TimeHistogram {
+  static constexpr std::size_t kBuckets = 20;
+  static constexpr std::uint64_t bound_ns(std::size_t bucket) {
+    return std::uint64_t{16'384} << bucket;  // 16 microseconds, ..., 4 seconds
+  }
+
+  std::array<std::uint64_t, kBuckets> counts = {};
+  std::uint64_t sum_ns = 0;
+
+  void add(std::uint64_t ns) {
+    const auto bucket = static_cast<std::size_t>(std::bit_width(ns / bound_ns(0)));
+    ++counts[bucket < kBuckets ? bucket : kBuckets - 1];
+    sum_ns += ns;
+  }
+  std::uint64_t count() const {
+    return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
+  }
+  TimeHistogram& operator-=(const TimeHistogram& before) {
+    for (std::size_t i = 0; i < kBuckets; ++i) counts[i] -= before.counts[i];
+    sum_ns -= before.sum_ns;
+    return *this;
+  }
+};
 
 struct BankStats {
   std::uint64_t hits = 0;    // experts asked for that were in memory, or on their way because they
@@ -31,6 +61,9 @@ struct StreamerStats {
   std::uint64_t guesses_used = 0;  // of these, asked for before they were given up
   std::uint64_t warmed = 0;
   std::uint64_t check_ns = 0;  // verifying checksums
+  // Of experts that had to be read for a request, from asking the drive to having them. While the
+  // caller computes, bytes may lie there for a while before it looks.
+  TimeHistogram read_time;
 
   BankStats total() const {
     BankStats sum;

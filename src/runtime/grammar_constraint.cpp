@@ -62,6 +62,11 @@ void GrammarConstraint::accept(TokenId token) {
   }
 }
 
+bool GrammarConstraint::begin_with(std::string_view text) {
+  allowed_is_current_ = false;
+  return text.empty() || masks_->advance_bytes(cursor_, text);
+}
+
 bool GrammarConstraint::may_end() const {
   return phase_ != Phase::Inside || cursor_.may_end();
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "runtime/token_constraint.h"
@@ -34,6 +35,11 @@ class GrammarConstraint : public TokenConstraint {
   void accept(TokenId token) override;
   bool may_end() const override;
   bool must_end() const override;
+
+  // The beginning of the grammar's text, where it was written before the constraint was made: as
+  // the end of a token. Before anything else, and without starts_after. False, and nothing changed,
+  // if no text of the grammar begins so.
+  bool begin_with(std::string_view text);
 
  private:
   enum class Phase { Waiting, Inside, Ended };

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "runtime/grammar_constraint.h"
+#include "server/call_constraint.h"
 #include "server/http.h"
 #include "text/reply_thinking.h"
-#include "text/reply_tools.h"
 #include "text/tokenizer.h"
 
 namespace moeflux {
@@ -89,30 +89,52 @@ std::shared_ptr<TokenConstraint> AnswerConstraints::of_output(const OutputFormat
   return std::make_shared<GrammarConstraint>(std::move(masks), std::move(options));
 }
 
-// Only where a call is demanded: a model that may call is left to write as it has learned.
-std::shared_ptr<TokenConstraint> AnswerConstraints::of_tools(const GenerationRequest& request,
-                                                             const GenerationPrompt& prompt) {
-  const ToolChoice::Mode mode = prompt.tool_choice.mode;
-  if (mode != ToolChoice::Mode::Required && mode != ToolChoice::Mode::Named) return nullptr;
-  ToolGrammarOptions options{.choice = prompt.tool_choice,
-                             .parallel = request.parallel_tool_calls,
-                             .opens_thought = prompt.reply.opens_thought};
-  GrammarConstraintOptions how{.end_tokens = engine_.stop_tokens()};
-  const auto compile = [&] {
-    const ToolGrammar grammar = tool_grammar(prompt.format, prompt.reply.tools, options);
-    if (!grammar.starts_after.empty()) how.starts_after = after_thought(prompt);
-    how.repeats = grammar.repeats;
-    return grammars().gbnf(grammar.gbnf, grammar.schemas);
+AnswerConstraints::Calls AnswerConstraints::compile(ReplyFormat format, const Json& tools,
+                                                    ToolGrammarOptions options) {
+  const auto with = [&] {
+    ToolGrammar grammar = tool_grammar(format, tools, options);
+    auto masks = grammars().gbnf(grammar.gbnf, grammar.schemas);
+    return Calls{std::move(masks), std::move(grammar.starts_after), grammar.repeats};
   };
-  std::shared_ptr<TokenMasks> masks;
   try {
-    masks = compile();
+    return with();
   } catch (const Error& error) {
-    if (error.code() != Errc::Unsupported) throw;
-    options.use_schemas = false;  // a schema that no grammar can keep: any arguments then
-    masks = compile();
+    const bool is_demanded = options.choice.mode != ToolChoice::Mode::Auto;
+    if (is_demanded && error.code() != Errc::Unsupported) throw;
   }
-  return std::make_shared<GrammarConstraint>(std::move(masks), std::move(how));
+  options.use_schemas = false;  // a schema that no grammar can keep: any arguments then
+  return with();
+}
+
+std::shared_ptr<TokenConstraint> AnswerConstraints::of_demanded_call(
+    const GenerationRequest& request, const GenerationPrompt& prompt) {
+  const Calls calls = compile(prompt.format, prompt.reply.tools,
+                              {.choice = prompt.tool_choice,
+                               .parallel = request.parallel_tool_calls,
+                               .opens_thought = prompt.reply.opens_thought});
+  GrammarConstraintOptions how{.end_tokens = engine_.stop_tokens(), .repeats = calls.repeats};
+  if (!calls.starts_after.empty()) how.starts_after = after_thought(prompt);
+  return std::make_shared<GrammarConstraint>(calls.masks, std::move(how));
+}
+
+// A model that may call writes what it likes, but its calls are well-formed. Where no grammar can
+// be had for them they are left to the model: nothing was demanded.
+std::shared_ptr<TokenConstraint> AnswerConstraints::of_free_calls(const GenerationRequest& request,
+                                                                  const GenerationPrompt& prompt) {
+  const Json& tools = prompt.reply.tools;
+  if (!prompt.is_chat || prompt.format == ReplyFormat::Plain || !tools.is_array() || tools.empty())
+    return nullptr;
+  try {
+    Calls calls = compile(prompt.format, tools, {.parallel = request.parallel_tool_calls});
+    return std::make_shared<CallConstraint>(
+        engine_.tokenizer(), std::move(calls.masks),
+        CallConstraint::Options{.opener = std::move(calls.starts_after),
+                                .end_tokens = engine_.stop_tokens(),
+                                .opens_thought = prompt.reply.opens_thought,
+                                .repeats = calls.repeats});
+  } catch (const Error&) {
+    return nullptr;
+  }
 }
 
 std::shared_ptr<TokenConstraint> AnswerConstraints::make(const GenerationRequest& request,
@@ -120,9 +142,12 @@ std::shared_ptr<TokenConstraint> AnswerConstraints::make(const GenerationRequest
   std::shared_ptr<TokenConstraint> constraint;
   const char* field = "tools";
   try {
-    constraint = of_tools(request, prompt);
+    const ToolChoice::Mode mode = prompt.tool_choice.mode;
+    if (mode == ToolChoice::Mode::Required || mode == ToolChoice::Mode::Named)
+      constraint = of_demanded_call(request, prompt);
     field = request.output.kind == OutputFormat::Kind::Grammar ? "grammar" : "response_format";
     if (!constraint) constraint = of_output(request.output, prompt);
+    if (!constraint) constraint = of_free_calls(request, prompt);
   } catch (const Error& error) {
     throw HttpError(400, "invalid_request_error", error.what()).with_param(field);
   }

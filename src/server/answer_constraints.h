@@ -1,5 +1,6 @@
 // What an answer may be, where a request demands a form of it: JSON, a schema, a grammar, a call of
-// a tool, a thought of limited length. Made for one model; any thread.
+// a tool, a thought of limited length. Calls that are not demanded are at least well-formed. Made
+// for one model; any thread.
 #pragma once
 
 #include <memory>
@@ -11,6 +12,7 @@
 #include "server/generation.h"
 #include "server/generation_prompt.h"
 #include "text/grammar/grammar_cache.h"
+#include "text/reply_tools.h"
 
 namespace moeflux {
 
@@ -26,8 +28,16 @@ class AnswerConstraints {
  private:
   std::shared_ptr<TokenConstraint> of_output(const OutputFormat& output,
                                              const GenerationPrompt& prompt);
-  std::shared_ptr<TokenConstraint> of_tools(const GenerationRequest& request,
-                                            const GenerationPrompt& prompt);
+  std::shared_ptr<TokenConstraint> of_demanded_call(const GenerationRequest& request,
+                                                    const GenerationPrompt& prompt);
+  std::shared_ptr<TokenConstraint> of_free_calls(const GenerationRequest& request,
+                                                 const GenerationPrompt& prompt);
+  struct Calls {  // a ToolGrammar, compiled
+    std::shared_ptr<TokenMasks> masks;
+    std::string starts_after;
+    bool repeats;
+  };
+  Calls compile(ReplyFormat format, const Json& tools, ToolGrammarOptions options);
   GrammarCache& grammars();
   // The token that ends a thought the prompt has opened.
   std::vector<TokenId> after_thought(const GenerationPrompt& prompt) const;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "server/answer_parts.h"
 #include "server/anthropic_envelope.h"
 
 namespace moeflux {

@@ -1,5 +1,6 @@
 #include "server/anthropic_envelope.h"
 
+#include "server/answer_parts.h"
 #include "server/truth.h"
 
 namespace moeflux {

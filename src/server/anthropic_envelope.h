@@ -7,7 +7,6 @@
 
 #include "server/anthropic_answer.h"
 #include "server/anthropic_errors.h"
-#include "server/openai_envelope.h"
 
 namespace moeflux {
 

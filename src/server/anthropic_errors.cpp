@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "server/openai_envelope.h"
+#include "server/answer_parts.h"
 
 namespace moeflux {
 namespace {

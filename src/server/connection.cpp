@@ -9,6 +9,7 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 #include <fmt/format.h>
+#include <malloc.h>
 
 namespace moeflux {
 
@@ -23,6 +24,7 @@ namespace {
 constexpr std::size_t kReadBytes = 32 << 10;
 constexpr std::size_t kEarlyBytes = 256 << 10;     // of further requests during an answer
 constexpr std::uint64_t kSlowestBody = 128 << 10;  // bytes per second that a body may come at
+constexpr std::uint64_t kLargeBody = 4 << 20;
 constexpr auto kUse = asio::as_tuple(asio::use_awaitable);
 
 std::string lower(std::string_view text) {
@@ -45,6 +47,22 @@ HttpRequest to_request(const http::request<http::string_body>& message) {
     entry.append(value.data(), value.size());
   }
   return request;
+}
+
+// Known from the first line on, also of a request that is never read to its end.
+std::string path_of(const http::request<http::string_body>& message) {
+  HttpRequest request;
+  const auto target = message.target();
+  split_target({target.data(), target.size()}, request);
+  return request.path;
+}
+
+// A large body takes many times its size while it is parsed and rendered, and the allocator would
+// keep that for the next one.
+void give_back_memory() {
+#ifdef __GLIBC__
+  ::malloc_trim(0);
+#endif
 }
 
 HttpError late_error(const char* what) {
@@ -144,6 +162,7 @@ bool Connection::reserve_body(std::uint64_t bytes) {
 }
 
 void Connection::release_body() {
+  if (body_bytes_ > kLargeBody) asio::post(context_.workers, give_back_memory);
   context_.body_bytes -= body_bytes_;
   body_bytes_ = 0;
 }
@@ -188,6 +207,7 @@ asio::awaitable<bool> Connection::read_header(Parser& parser) {
     if (read == Read::Closed) co_return false;
     if (read == Read::Late) error = late_error("header");
     if (!error) continue;
+    error->with_path(path_of(parser.get()));
     const bool result = co_await fail_with(*error);
     co_return result;
   }
@@ -229,6 +249,7 @@ asio::awaitable<bool> Connection::read_body(Parser& parser) {
     else if (!parser.content_length() && !reserve_body(n))
       error = busy_error();
   }
+  error->with_path(path_of(parser.get()));
   const bool result = co_await fail_with(*error);
   co_return result;
 }
@@ -301,12 +322,14 @@ asio::awaitable<void> Connection::run() {
   const auto self = shared_from_this();
   bool open = true;
   while (open) {
-    Parser parser;
-    parser.header_limit(static_cast<std::uint32_t>(context_.limits.header_bytes));
-    parser.body_limit(context_.limits.body_bytes);
-    open = co_await read_header(parser);
-    if (open) open = co_await read_body(parser);
-    if (open) open = co_await answer(parser);
+    {
+      Parser parser;
+      parser.header_limit(static_cast<std::uint32_t>(context_.limits.header_bytes));
+      parser.body_limit(context_.limits.body_bytes);
+      open = co_await read_header(parser);
+      if (open) open = co_await read_body(parser);
+      if (open) open = co_await answer(parser);
+    }
     release_body();
   }
   disarm();

@@ -15,6 +15,7 @@ struct EngineReading {
   std::uint64_t bytes_read = 0;
   double wait_seconds = 0;  // the engine stood still for a read
   std::uint64_t guessed = 0, guesses_used = 0;
+  TimeHistogram read_time = {};  // of experts, one read each
   std::uint64_t cache_slots = 0;
   std::uint64_t memory_bytes = 0;  // in use under the ceiling
 

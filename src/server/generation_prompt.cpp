@@ -1,5 +1,7 @@
 #include "server/generation_prompt.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "engine/engine.h"
@@ -11,13 +13,34 @@
 namespace moeflux {
 namespace {
 
+// Normalization can make a text shorter, at most by this: three letters of Hangul become one of as
+// many bytes as each of them had.
+constexpr std::size_t kMostShortened = 3;
+
 bool is_some(const Json& list) {
   return list.is_array() && !list.empty();
+}
+
+std::size_t longest_token(const Tokenizer& tokenizer) {
+  std::size_t longest = 1;
+  for (std::size_t id = 0; id < tokenizer.n_ids(); ++id)
+    longest = std::max(longest, tokenizer.token_bytes(static_cast<TokenId>(id)).size());
+  return longest;
+}
+
+HttpError too_long(const char* bound, std::int64_t n_tokens, std::int64_t context) {
+  return HttpError(400, "exceed_context_size_error",
+                   fmt::format("the request has {}{} tokens, but the context holds {}; shorten it, "
+                               "or start the server with a larger --ctx-size",
+                               bound, n_tokens, context))
+      .with_number("n_prompt_tokens", n_tokens)
+      .with_number("n_ctx", context);
 }
 
 }  // namespace
 
 PromptMaker::PromptMaker(const Engine& engine) : engine_(engine) {
+  if (engine.has_tokenizer()) longest_token_ = longest_token(engine.tokenizer());
   if (!engine.has_chat_template()) return;
   profile_ = detect_reply_profile(engine.chat_template(false));
   tool_profile_ = detect_reply_profile(engine.chat_template(true));
@@ -27,13 +50,13 @@ void PromptMaker::check_length(std::size_t n_tokens) const {
   const auto n = static_cast<std::int64_t>(n_tokens);
   const std::int64_t context = engine_.context_length();
   if (n == 0) throw bad_request("the prompt is empty", "prompt");
-  if (n <= context) return;
-  throw HttpError(400, "exceed_context_size_error",
-                  fmt::format("the request has {} tokens, but the context holds {}; shorten it, or "
-                              "start the server with a larger --ctx-size",
-                              n, context))
-      .with_number("n_prompt_tokens", n)
-      .with_number("n_ctx", context);
+  if (n > context) throw too_long("", n, context);
+}
+
+void PromptMaker::check_bytes(std::size_t n_bytes) const {
+  const auto least = static_cast<std::int64_t>(n_bytes / (longest_token_ * kMostShortened));
+  if (least > engine_.context_length())
+    throw too_long("at least ", least, engine_.context_length());
 }
 
 PromptMaker::Chat PromptMaker::make_chat(const GenerationRequest& request) const {
@@ -65,6 +88,7 @@ GenerationPrompt PromptMaker::make_chat_prompt(const GenerationRequest& request)
   const Chat chat = make_chat(request);
   const ChatTemplate& chat_template = engine_.chat_template(is_some(chat.tools));
   const MarkedText text = naming("messages", [&] { return chat_template.render(chat.request); });
+  check_bytes(text.text.size());
   GenerationPrompt prompt;
   prompt.tokens = engine_.tokenizer().encode(text);
   check_length(prompt.tokens.size());

@@ -45,8 +45,12 @@ class PromptMaker {
   Chat make_chat(const GenerationRequest& request) const;
   GenerationPrompt make_chat_prompt(const GenerationRequest& request) const;
   void check_length(std::size_t n_tokens) const;
+  // A text that cannot fit is refused before its tokens are counted: that would take a worker
+  // seconds and twenty times the memory.
+  void check_bytes(std::size_t n_bytes) const;
 
   const Engine& engine_;
+  std::size_t longest_token_ = 1;  // in bytes
   ReplyProfile profile_, tool_profile_;
 };
 

@@ -101,6 +101,11 @@ JobRequest GenerationService::make_job(const GenerationRequest& request,
   job.max_tokens = request.max_tokens;
   job.stop = request.stop;
   job.ignore_end = request.ignore_end;
+  if (prompt.is_chat) {
+    const bool has_calls = prompt.reply.tools.is_array() && !prompt.reply.tools.empty();
+    job.shown_special =
+        special_marker_tokens(has_calls ? prompt.format : ReplyFormat::Plain, tokenizer());
+  }
   return job;
 }
 

@@ -34,6 +34,8 @@ struct ServiceOptions {
 class Generation {
  public:
   void cancel();
+  // Lives as long as the answers and whoever may cancel them. Once, by who started it.
+  void keep(std::shared_ptr<const void> what) { kept_ = std::move(what); }
 
  private:
   friend class GenerationService;
@@ -43,6 +45,7 @@ class Generation {
   std::mutex mutex_;  // held while jobs are submitted: no event passes before all are
   std::vector<JobId> jobs_;
   bool refused_ = false;
+  std::shared_ptr<const void> kept_;
 };
 
 class GenerationService {

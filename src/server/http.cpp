@@ -71,6 +71,7 @@ std::string_view status_text(int status) {
       {501, "Not Implemented"},
       {503, "Service Unavailable"},
       {505, "HTTP Version Not Supported"},
+      {529, "Overloaded"},
   };
   const auto found = texts.find(status);
   return found == texts.end() ? "Status" : found->second;

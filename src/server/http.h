@@ -57,6 +57,10 @@ class HttpError : public std::runtime_error {
     numbers_.emplace_back(std::move(name), value);
     return *this;
   }
+  HttpError& with_path(std::string path) {
+    path_ = std::move(path);
+    return *this;
+  }
   HttpError& with_header(std::string name, std::string value) {
     headers_.emplace_back(std::move(name), std::move(value));
     return *this;
@@ -68,10 +72,12 @@ class HttpError : public std::runtime_error {
   // Further members of the error: {"n_ctx", 4096}.
   const std::vector<std::pair<std::string, std::int64_t>>& numbers() const { return numbers_; }
   const HttpHeaders& headers() const { return headers_; }
+  // That was asked for, where no route has been found yet; "" when it is not known.
+  const std::string& path() const { return path_; }
 
  private:
   int status_;
-  std::string type_, param_;
+  std::string type_, param_, path_;
   std::vector<std::pair<std::string, std::int64_t>> numbers_;
   HttpHeaders headers_;
 };

@@ -1,9 +1,11 @@
 #include "server/http_server.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <mutex>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -14,6 +16,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -32,9 +35,26 @@ namespace {
 constexpr std::string_view kSocketSuffix = ".sock";
 constexpr auto kUse = asio::as_tuple(asio::use_awaitable);
 
+constexpr rlim_t kOtherFiles = 512;  // of the program: the model's, the prefix store's
+
 bool is_socket_path(const std::string& host) {
   return host.size() > kSocketSuffix.size() &&
          host.compare(host.size() - kSocketSuffix.size(), kSocketSuffix.size(), kSocketSuffix) == 0;
+}
+
+// How many of the wanted connections there can be. Each is an open file, and programs are commonly
+// started with room for 1024 of them: raises the soft limit. Connections beyond the limit would not
+// be refused but wait, unheard, until idle ones end.
+std::size_t room_for(std::size_t n_connections) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return n_connections;
+  const rlim_t wanted = n_connections + kOtherFiles;
+  if (limit.rlim_cur < wanted) {
+    const rlim_t before = std::exchange(limit.rlim_cur, std::min(wanted, limit.rlim_max));
+    if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) limit.rlim_cur = before;
+  }
+  const rlim_t room = limit.rlim_cur - std::min(kOtherFiles, limit.rlim_cur / 2);
+  return static_cast<std::size_t>(std::min<rlim_t>(n_connections, room));
 }
 
 [[noreturn]] void cannot_listen(const HttpServerOptions& options,
@@ -101,6 +121,7 @@ struct HttpServer::Impl {
                 .io = io,
                 .workers = workers,
                 .is_local = is_socket_path(options.host)} {
+    options.limits.connections = room_for(options.limits.connections);
     if (context.is_local) {
       local = std::make_unique<stream_protocol::acceptor>(listen_local(io, options.host));
       asio::co_spawn(io, accept(*local), asio::detached);
@@ -215,6 +236,10 @@ std::string HttpServer::url() const {
 std::size_t HttpServer::n_connections() const {
   const std::lock_guard lock(impl_->mutex);
   return impl_->n_connections;
+}
+
+void HttpServer::post(std::function<void()> work) {
+  asio::post(impl_->workers, std::move(work));
 }
 
 void HttpServer::drain() {

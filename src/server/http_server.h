@@ -44,7 +44,8 @@ using CoreErrorForm = std::function<HttpResponse(const HttpError&)>;
 
 class HttpServer {
  public:
-  // Listens when it returns. Throws Error(Io) that says what to do when the port is taken.
+  // Listens when it returns. Throws Error(Io) that says what to do when the port is taken. Raises
+  // the soft limit on open files to what the connections need; takes fewer where it cannot.
   HttpServer(HttpServerOptions options, HttpEntry entry, CoreErrorForm error_form);
   ~HttpServer();  // closes what is left
   HttpServer(const HttpServer&) = delete;
@@ -53,6 +54,9 @@ class HttpServer {
   std::string url() const;  // "http://127.0.0.1:9099", "unix:/run/moeflux.sock"
   int port() const;         // 0 for a UNIX socket
   std::size_t n_connections() const;
+
+  // Has a worker do it, as it handles requests. Any thread; not after the server has gone.
+  void post(std::function<void()> work);
 
   // No new connections and requests; answers being given go on.
   void drain();

@@ -2,7 +2,7 @@
 
 #include <fmt/chrono.h>
 
-#include "server/openai_envelope.h"
+#include "server/answer_parts.h"
 #include "server/truth.h"
 
 namespace moeflux {
@@ -65,9 +65,9 @@ void OllamaAnswer::take(const GenerationEvent& event) {
   std::visit([this](const auto& each) { on(each); }, event);
 }
 
-void OllamaAnswer::load() {
+void OllamaAnswer::load(const char* reason) {
   Json object = object_of({}, true);
-  object["done_reason"] = "load";
+  object["done_reason"] = reason;
   exchange_->respond({.body = dump_json(object)});
 }
 

@@ -28,7 +28,8 @@ class OllamaAnswer {
 
   void begin();  // the request was accepted
   void take(const GenerationEvent& event);
-  void load();  // instead of both: there is nothing to say, the model is here
+  // Instead of both: there is nothing to say, the model is here, or gone ("unload").
+  void load(const char* reason = "load");
 
  private:
   struct Part {

@@ -1,4 +1,4 @@
-// What Ollama's clients ask about models: /api/tags, /api/show, /api/ps. There is one model.
+// What Ollama's clients ask about models: /api/tags, /api/show, /api/ps.
 #pragma once
 
 #include "base/json.h"
@@ -8,7 +8,7 @@ namespace moeflux {
 class ServerApp;
 
 Json ollama_tags(const ServerApp& app);
-Json ollama_running(const ServerApp& app);  // none while it is being loaded
+Json ollama_running(const ServerApp& app);  // those in memory
 // `name` as clients write it, with or without ":latest". Throws HttpError 404 for another.
 Json ollama_show(const ServerApp& app, const std::string& name);
 

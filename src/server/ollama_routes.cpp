@@ -13,22 +13,38 @@ namespace {
 // The state of Ollama's API that is spoken here. Clients compare it with what they need.
 constexpr const char* kApiVersion = "0.12.6";
 
-void generate(OllamaKind kind, const ServerApp& app, const HttpRequest& http,
-              const ExchangePtr& exchange) {
-  const auto service = app.service();
-  const Json body = parse_body(http);
-  const std::int64_t context = service->engine().context_length();
-  const OllamaRequest request = kind == OllamaKind::Chat
-                                    ? read_ollama_chat(body, context)
-                                    : read_ollama_generate(body, context, service->tokenizer());
+void generate(OllamaKind kind, const ModelRequest& asked) {
+  const GenerationService& service = *asked.model.service;
+  const std::int64_t context = service.engine().context_length();
+  const OllamaRequest request =
+      kind == OllamaKind::Chat ? read_ollama_chat(asked.body, context)
+                               : read_ollama_generate(asked.body, context, service.tokenizer());
   const auto answer = std::make_shared<OllamaAnswer>(
-      kind, exchange, request.model.empty() ? app.options().model_id : request.model,
-      request.stream, service->facts());
+      kind, asked.exchange, request.model.empty() ? asked.model.name : request.model,
+      request.stream, service.facts());
   if (request.only_load) return answer->load();
-  const auto generation = service->start(
-      request.generation, [answer](int, const GenerationEvent& event) { answer->take(event); },
+  start_answer(
+      asked, request.generation,
+      [answer](int, const GenerationEvent& event) { answer->take(event); },
       [&] { answer->begin(); });
-  exchange->on_gone([generation] { generation->cancel(); });
+}
+
+// Nothing to answer, and not to be kept: the client wants the model out of memory.
+bool unload(OllamaKind kind, ModelPool& pool, const CatalogEntry& entry, const Json& body,
+            const ExchangePtr& exchange) {
+  const RequestFields fields(body);
+  const bool is_chat = kind == OllamaKind::Chat;
+  const Json* asked = is_chat ? fields.array("messages") : nullptr;
+  const bool has_text =
+      is_chat ? asked != nullptr && !asked->empty() : !fields.string("prompt").value_or("").empty();
+  const Json* keep_alive = fields.find("keep_alive");
+  if (has_text || keep_alive == nullptr) return false;
+  if (naming("keep_alive", [&] { return read_keep_alive(*keep_alive); }) !=
+      KeepAlive(std::chrono::milliseconds(0)))
+    return false;
+  pool.unload(entry);
+  OllamaAnswer(kind, exchange, read_ollama_model(body), /*stream=*/false, {}).load("unload");
+  return true;
 }
 
 HttpResponse version(const ServerApp& app, const HttpRequest&) {
@@ -55,10 +71,9 @@ HttpResponse greet(const ServerApp&, const HttpRequest&) {
 }
 
 [[noreturn]] HttpResponse refuse(const ServerApp&, const HttpRequest& request) {
-  throw HttpError(501, "not_supported_error",
-                  fmt::format("{} is not supported by this server, which has one model and "
-                              "generates text",
-                              request.path));
+  throw HttpError(
+      501, "not_supported_error",
+      fmt::format("{} is not supported by this server, which only generates text", request.path));
 }
 
 }  // namespace
@@ -73,11 +88,16 @@ void add_ollama_routes(ServerApp& app) {
   };
   for (const auto& [path, kind] : {std::pair("/api/chat", OllamaKind::Chat),
                                    std::pair("/api/generate", OllamaKind::Generate)}) {
-    app.router().add({"POST", path,
-                      [&app, kind = kind](const HttpRequest& request, const ExchangePtr& exchange) {
-                        generate(kind, app, request, exchange);
-                      },
-                      ollama_error});
+    app.add_model_route(
+        "POST", path,
+        {.handler = [kind = kind](const ModelRequest& request) { generate(kind, request); },
+         .error_form = ollama_error,
+         .is_ollama = true,
+         .without_model =
+             [kind = kind](ModelPool& pool, const CatalogEntry& entry, const Json& body,
+                           const ExchangePtr& exchange) {
+               return unload(kind, pool, entry, body, exchange);
+             }});
   }
   add("GET", "/", greet, /*needs_key=*/false);
   add("GET", "/api/version", version, /*needs_key=*/false);

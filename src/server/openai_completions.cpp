@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "server/openai_answer.h"
+#include "server/answer_parts.h"
 #include "server/openai_errors.h"
 
 namespace moeflux {

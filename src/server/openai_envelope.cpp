@@ -1,21 +1,12 @@
 #include "server/openai_envelope.h"
 
 #include <ctime>
-#include <random>
 
 #include <fmt/format.h>
 
-namespace moeflux {
+#include "server/answer_parts.h"
 
-std::string random_id() {
-  constexpr std::string_view kLetters =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
-  thread_local std::mt19937_64 random{std::random_device()()};
-  std::uniform_int_distribution<std::size_t> letter(0, kLetters.size() - 1);
-  std::string id;
-  for (int i = 0; i < 24; ++i) id += kLetters[letter(random)];
-  return id;
-}
+namespace moeflux {
 
 std::string sse_event(const Json& data) {
   return fmt::format("data: {}\n\n", dump_json(data));
@@ -33,17 +24,6 @@ std::string_view openai_finish_reason(FinishReason reason) {
       break;
   }
   return "stop";
-}
-
-std::optional<HttpError> answer_error(const GenerationEnded& ended) {
-  if (ended.reason == FinishReason::Error) {
-    const HttpError error = to_http_error(*ended.error);
-    // What goes wrong during an answer is not the fault of the request.
-    return HttpError(error.status() < 500 ? 500 : error.status(), "server_error", error.what());
-  }
-  if (ended.reason == FinishReason::Cancelled)
-    return HttpError(503, "unavailable_error", "the answer was given up: the server is stopping");
-  return std::nullopt;
 }
 
 OpenAiEnvelope::OpenAiEnvelope(Names names, std::string model, std::string version,
@@ -116,12 +96,12 @@ bool OpenAiEnvelope::add_ended(int choice, const GenerationEnded& ended) {
 std::string OpenAiEnvelope::finish_chunk(Json choice, bool last) const {
   Json body = head(true);
   body["choices"] = Json::array({std::move(choice)});
+  if (include_usage_) body["usage"] = nullptr;
   if (!last) return sse_event(body);
   if (!include_usage_) {
     add_truth(body);
     return sse_event(body) + "data: [DONE]\n\n";
   }
-  body["usage"] = nullptr;
   Json end = head(true);
   end["choices"] = Json::array();
   end["usage"] = usage();

@@ -2,7 +2,6 @@
 // the usage, and how the answer ends.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,11 +52,5 @@ std::string sse_event(const Json& data);  // "data: {...}\n\n"
 
 // "stop", "length" or "tool_calls".
 std::string_view openai_finish_reason(FinishReason reason);
-
-// Why an answer has no good end; nothing where it has one.
-std::optional<HttpError> answer_error(const GenerationEnded& ended);
-
-// "abc123..." of 24 characters, new every time.
-std::string random_id();
 
 }  // namespace moeflux

@@ -9,7 +9,7 @@ Json code_of(const HttpError& error) {
     case 401:
       return "invalid_api_key";
     case 404:
-      return "not_found";
+      return error.param() == "model" ? "model_not_found" : "not_found";
     case 429:
       return "rate_limit_exceeded";
     default:

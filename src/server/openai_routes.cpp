@@ -2,50 +2,47 @@
 
 #include "server/openai_answer.h"
 #include "server/openai_errors.h"
-#include "server/request_fields.h"
 #include "server/server_app.h"
 
 namespace moeflux {
 namespace {
 
-void run(GenerationService& service, const OpenAiRequest& request, const ExchangePtr& exchange,
+void run(const ModelRequest& asked, const OpenAiRequest& request,
          std::shared_ptr<OpenAiAnswer> answer) {
-  const auto generation = service.start(
-      request.generation,
+  start_answer(
+      asked, request.generation,
       [answer](int choice, const GenerationEvent& event) { answer->take(choice, event); },
       [&] { answer->begin(); });
-  exchange->on_gone([generation] { generation->cancel(); });
 }
 
-void answer_chat(const ServerApp& app, const HttpRequest& http, const ExchangePtr& exchange) {
-  const auto service = app.service();
-  const OpenAiRequest request = read_chat_request(parse_body(http));
+void answer_chat(const ServerApp& app, const ModelRequest& asked) {
+  const OpenAiRequest request = read_chat_request(asked.body);
   OpenAiEnvelope envelope({"chatcmpl-", "chat.completion", "chat.completion.chunk"},
-                          app.options().model_id, app.options().version, service->facts(), request);
-  run(*service, request, exchange,
-      request.stream ? make_chat_stream(exchange, std::move(envelope), request.return_progress)
-                     : make_chat_response(exchange, std::move(envelope)));
+                          asked.model.name, app.options().version, asked.model.service->facts(),
+                          request);
+  run(asked, request,
+      request.stream
+          ? make_chat_stream(asked.exchange, std::move(envelope), request.return_progress)
+          : make_chat_response(asked.exchange, std::move(envelope)));
 }
 
-void answer_completion(const ServerApp& app, const HttpRequest& http, const ExchangePtr& exchange) {
-  const auto service = app.service();
-  const OpenAiRequest request = read_completion_request(parse_body(http), service->tokenizer());
-  OpenAiEnvelope envelope({"cmpl-", "text_completion", "text_completion"}, app.options().model_id,
-                          app.options().version, service->facts(), request);
-  run(*service, request, exchange,
-      request.stream ? make_text_stream(exchange, std::move(envelope), request)
-                     : make_text_response(exchange, std::move(envelope), request));
+void answer_completion(const ServerApp& app, const ModelRequest& asked) {
+  const OpenAiRequest request =
+      read_completion_request(asked.body, asked.model.service->tokenizer());
+  OpenAiEnvelope envelope({"cmpl-", "text_completion", "text_completion"}, asked.model.name,
+                          app.options().version, asked.model.service->facts(), request);
+  run(asked, request,
+      request.stream ? make_text_stream(asked.exchange, std::move(envelope), request)
+                     : make_text_response(asked.exchange, std::move(envelope), request));
 }
 
 }  // namespace
 
 void add_openai_routes(ServerApp& app) {
   const auto add = [&](const char* path, auto handler) {
-    app.router().add({"POST", path,
-                      [&app, handler](const HttpRequest& request, const ExchangePtr& exchange) {
-                        handler(app, request, exchange);
-                      },
-                      openai_error});
+    app.add_model_route(
+        "POST", path,
+        {[&app, handler](const ModelRequest& request) { handler(app, request); }, openai_error});
   };
   for (const char* path : {"/v1/chat/completions", "/chat/completions"}) add(path, answer_chat);
   for (const char* path : {"/v1/completions", "/completions", "/completion"})

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "server/openai_envelope.h"
+#include "server/answer_parts.h"
 #include "server/openai_errors.h"
 #include "server/truth.h"
 

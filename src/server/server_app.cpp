@@ -5,9 +5,11 @@
 
 #include <fmt/format.h>
 
+#include "server/answering.h"
 #include "server/anthropic_routes.h"
+#include "server/error_forms.h"
+#include "server/model_routes.h"
 #include "server/ollama_routes.h"
-#include "server/openai_errors.h"
 #include "server/openai_routes.h"
 #include "server/responses_routes.h"
 #include "server/status_routes.h"
@@ -63,31 +65,24 @@ bool same_key(std::string_view given, std::string_view key) {
   return difference == 0;
 }
 
-ServerApp::ServerApp(ServerAppOptions options) : options_(std::move(options)) {
+ServerApp::ServerApp(ServerAppOptions options)
+    : options_(std::move(options)), models_(options_.model_id) {
   add_status_routes(*this);
+  add_model_list_routes(*this);
   add_openai_routes(*this);
   add_anthropic_routes(*this);
   add_ollama_routes(*this);
   add_responses_routes(*this);
 }
 
-void ServerApp::set_service(std::shared_ptr<GenerationService> service) {
-  const std::lock_guard lock(mutex_);
-  service_ = std::move(service);
-}
-
-bool ServerApp::is_ready() const {
-  const std::lock_guard lock(mutex_);
-  return service_ != nullptr;
-}
-
-std::shared_ptr<GenerationService> ServerApp::service() const {
-  const std::lock_guard lock(mutex_);
-  if (service_ == nullptr) {
-    throw HttpError(503, "unavailable_error", "the model is being loaded")
-        .with_header("Retry-After", "5");
-  }
-  return service_;
+void ServerApp::add_model_route(std::string method, std::string pattern, ModelRoute route) {
+  ErrorForm error_form = route.error_form;
+  router_.add({std::move(method), std::move(pattern),
+               [this, shared = std::make_shared<const ModelRoute>(std::move(route))](
+                   const HttpRequest& request, const ExchangePtr& exchange) {
+                 models_.answer(shared, request, exchange);
+               },
+               std::move(error_form)});
 }
 
 bool ServerApp::allows_origin(std::string_view origin) const {
@@ -159,13 +154,8 @@ void ServerApp::check_key(const HttpRequest& request) const {
 }
 
 void ServerApp::handle(HttpRequest request, const ExchangePtr& exchange) {
-  ErrorForm error_form = openai_error;
-  const auto answer_with = [&](const HttpError& error) {
-    HttpResponse response = error_form(error);
-    for (const auto& header : error.headers()) response.headers.push_back(header);
-    exchange->respond(std::move(response));
-  };
-  try {
+  ErrorForm error_form = error_form_of(request.path);
+  answering(*exchange, error_form, [&] {
     check_host(request);
     if (answer_preflight(request, *exchange)) return;
     check_origin(request, *exchange);
@@ -174,15 +164,7 @@ void ServerApp::handle(HttpRequest request, const ExchangePtr& exchange) {
     if (route.needs_key) check_key(request);
     check_content_type(request);
     route.handler(request, exchange);
-  } catch (const HttpError& error) {
-    answer_with(error);
-  } catch (const Error& error) {
-    answer_with(to_http_error(error));
-  } catch (const std::bad_alloc&) {
-    answer_with({500, "server_error", "out of memory"});
-  } catch (const std::exception& error) {
-    answer_with({500, "server_error", error.what()});
-  }
+  });
 }
 
 }  // namespace moeflux

@@ -1,21 +1,19 @@
-// The application behind the HTTP core: who may ask, which handler answers, and the model all
-// handlers work with. The model may come later than the first request: until then handlers that
-// need it answer 503.
+// The application behind the HTTP core: who may ask, which handler answers, and with which model
+// (model_access.h).
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "server/generation_service.h"
+#include "server/model_access.h"
 #include "server/router.h"
 
 namespace moeflux {
 
 struct ServerAppOptions {
-  std::string model_id = "model";  // how clients see the model
+  std::string model_id = "model";  // how clients see the model, where there is one
   std::string version = "0";
   std::vector<std::string> api_keys = {};      // none: everybody may ask
   std::vector<std::string> cors_origins = {};  // whose pages may; "*": everybody's
@@ -31,15 +29,18 @@ class ServerApp {
   // Entry of all requests. Never throws; answers on the exchange, perhaps later.
   void handle(HttpRequest request, const ExchangePtr& exchange);
 
-  void set_service(std::shared_ptr<GenerationService> service);
+  ModelAccess& models() { return models_; }
+  const ModelAccess& models() const { return models_; }
+  void set_service(std::shared_ptr<GenerationService> service) {
+    models_.set_service(std::move(service));
+  }
   // How many connections are open, for /metrics.
   void set_connection_count(std::function<std::size_t()> count) {
     n_connections_ = std::move(count);
   }
 
-  // For handlers. A request may name any model: there is one. Throws HttpError 503 while it loads.
-  std::shared_ptr<GenerationService> service() const;
-  bool is_ready() const;
+  // A route whose handler needs the model that the request names.
+  void add_model_route(std::string method, std::string pattern, ModelRoute route);
   const ServerAppOptions& options() const { return options_; }
   HttpRouter& router() { return router_; }
   std::size_t n_connections() const { return n_connections_ ? n_connections_() : 0; }
@@ -54,8 +55,7 @@ class ServerApp {
   ServerAppOptions options_;
   HttpRouter router_;
   std::function<std::size_t()> n_connections_;
-  mutable std::mutex mutex_;
-  std::shared_ptr<GenerationService> service_;
+  ModelAccess models_;
 };
 
 // Takes as long for a wrong key as for the right one.

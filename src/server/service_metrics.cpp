@@ -17,24 +17,39 @@ void add_line(std::string& text, const char* type, const char* name, const char*
                       help, type, value);
 }
 
+// [bounds + 1] counts, the last one of what lies beyond all bounds.
+std::string histogram_text(const std::string& name, const std::string& help,
+                           std::span<const double> bounds, std::span<const std::uint64_t> counts,
+                           double sum) {
+  std::string text = fmt::format("# HELP {0} {1}\n# TYPE {0} histogram\n", name, help);
+  std::uint64_t n = 0;
+  for (std::size_t i = 0; i < bounds.size(); ++i) {
+    n += counts[i];
+    text += fmt::format("{}_bucket{{le=\"{}\"}} {}\n", name, bounds[i], n);
+  }
+  n += counts.back();
+  return text +
+         fmt::format("{0}_bucket{{le=\"+Inf\"}} {1}\n{0}_sum {2}\n{0}_count {1}\n", name, n, sum);
+}
+
+std::string histogram_text(const std::string& name, const std::string& help,
+                           const TimeHistogram& times) {
+  std::vector<double> bounds;
+  for (std::size_t i = 0; i + 1 < TimeHistogram::kBuckets; ++i)
+    bounds.push_back(static_cast<double>(TimeHistogram::bound_ns(i)) / 1e9);
+  return histogram_text(name, help, bounds, times.counts, static_cast<double>(times.sum_ns) / 1e9);
+}
+
 }  // namespace
 
 void Histogram::add(double value) {
   const auto bucket = std::lower_bound(bounds_.begin(), bounds_.end(), value) - bounds_.begin();
   ++counts_[static_cast<std::size_t>(bucket)];
-  ++n_;
   sum_ += value;
 }
 
 std::string Histogram::text(const std::string& name, const std::string& help) const {
-  std::string text = fmt::format("# HELP {0} {1}\n# TYPE {0} histogram\n", name, help);
-  std::uint64_t n = 0;
-  for (std::size_t i = 0; i < bounds_.size(); ++i) {
-    n += counts_[i];
-    text += fmt::format("{}_bucket{{le=\"{}\"}} {}\n", name, bounds_[i], n);
-  }
-  return text +
-         fmt::format("{0}_bucket{{le=\"+Inf\"}} {1}\n{0}_sum {2}\n{0}_count {1}\n", name, n_, sum_);
+  return histogram_text(name, help, bounds_, counts_, sum_);
 }
 
 ServiceMetrics::ServiceMetrics()
@@ -109,6 +124,8 @@ std::string ServiceMetrics::text(const SchedulerStats& scheduler, std::size_t n_
   text += first_token_.text("moeflux:time_to_first_token_seconds", "from a request to its answer");
   text += between_tokens_.text("moeflux:inter_token_seconds", "between two tokens of an answer");
   text += queue_.text("moeflux:queue_seconds", "until an answer had a session");
+  text += histogram_text("moeflux:expert_read_seconds", "to read an expert that was missing",
+                         engine_.read_time);
   return text;
 }
 

@@ -25,7 +25,6 @@ class Histogram {
  private:
   std::vector<double> bounds_;         // ascending
   std::vector<std::uint64_t> counts_;  // [bounds + 1], not cumulative
-  std::uint64_t n_ = 0;
   double sum_ = 0;
 };
 

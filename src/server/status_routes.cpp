@@ -5,48 +5,15 @@
 #include "base/utf8.h"
 #include "server/openai_errors.h"
 #include "server/openai_request.h"
+#include "server/pool_metrics.h"
 #include "server/request_fields.h"
 #include "server/server_app.h"
 
 namespace moeflux {
 namespace {
 
-Json model_json(const ServerApp& app, const GenerationService& service) {
-  const Engine& engine = service.engine();
-  const ModelFacts& facts = service.facts();
-  return {{"id", app.options().model_id},
-          {"object", "model"},
-          {"created", service.created()},
-          {"owned_by", "moeflux"},
-          {"meta",
-           {{"n_ctx", engine.context_length()},
-            {"n_ctx_train", engine.config().context_length},
-            {"n_params", facts.n_parameters},
-            {"size", facts.size_bytes},
-            {"n_vocab", engine.config().n_vocab},
-            {"n_embd", engine.config().d_model},
-            {"family", engine.config().family}}}};
-}
-
-HttpResponse list_models(const ServerApp& app, const HttpRequest&) {
-  const auto service = app.service();
-  return {.body =
-              dump_json({{"object", "list"}, {"data", Json::array({model_json(app, *service)})}})};
-}
-
-HttpResponse show_model(const ServerApp& app, const HttpRequest& request) {
-  const auto service = app.service();
-  const std::string& name = request.parameters.at("model");
-  if (name != app.options().model_id) {
-    throw HttpError(404, "not_found_error",
-                    fmt::format("there is no model {}; {} is loaded", name, app.options().model_id))
-        .with_param("model");
-  }
-  return {.body = dump_json(model_json(app, *service))};
-}
-
 HttpResponse health(const ServerApp& app, const HttpRequest&) {
-  app.service();
+  if (app.models().pool() == nullptr) app.models().only();  // throws while it is loaded
   return {.body = R"({"status":"ok"})"};
 }
 
@@ -69,8 +36,8 @@ Json plan_json(const MemoryPlan& plan) {
           {"expert_slots", plan.n_slots},  {"experts", plan.max_slots}};
 }
 
-HttpResponse props(const ServerApp& app, const HttpRequest&) {
-  const auto service = app.service();
+HttpResponse props(const ServerApp& app, const ModelRequest& asked) {
+  const auto& service = asked.model.service;
   const Engine& engine = service->engine();
   const ModelFacts& facts = service->facts();
   const ReplyProfile& profile = service->prompt_maker().profile(true);
@@ -83,7 +50,7 @@ HttpResponse props(const ServerApp& app, const HttpRequest&) {
                 {{"n_ctx", engine.context_length()},
                  {"params", sampling_json(service->default_sampling())}}},
                {"total_slots", service->options().n_parallel},
-               {"model_alias", app.options().model_id},
+               {"model_alias", asked.model.name},
                {"model_path", engine.path()},
                {"chat_template", chat_template},
                {"special_tokens", std::move(special)},
@@ -101,22 +68,43 @@ HttpResponse props(const ServerApp& app, const HttpRequest&) {
   return {.body = dump_json(body)};
 }
 
-HttpResponse slots(const ServerApp& app, const HttpRequest&) {
-  const auto service = app.service();
-  const SchedulerStats stats = service->stats();
+void add_slots(Json& list, const GenerationService& service, const std::string& model) {
+  const SchedulerStats stats = service.stats();
+  for (int i = 0; i < service.options().n_parallel; ++i) {
+    Json slot = {{"id", i},
+                 {"n_ctx", service.engine().context_length()},
+                 {"is_processing", static_cast<std::size_t>(i) < stats.n_running}};
+    if (!model.empty()) slot["model"] = model;
+    list.push_back(std::move(slot));
+  }
+}
+
+// Nothing is loaded to be looked at.
+HttpResponse slots(const ServerApp& app, const HttpRequest& request) {
   Json list = Json::array();
-  for (int i = 0; i < service->options().n_parallel; ++i) {
-    list.push_back({{"id", i},
-                    {"n_ctx", service->engine().context_length()},
-                    {"is_processing", static_cast<std::size_t>(i) < stats.n_running}});
+  ModelPool* pool = app.models().pool();
+  if (pool == nullptr) {
+    add_slots(list, *app.models().only().service, "");
+    return {.body = dump_json(list)};
+  }
+  const std::string name = named_model(request, Json::object(), /*is_ollama=*/false);
+  const std::string path = name.empty() ? "" : pool->find(name).path;
+  for (const PoolModel& each : pool->loaded()) {
+    if (path.empty() || each.entry.path == path)
+      add_slots(list, *each.lease.service, each.entry.name);
   }
   return {.body = dump_json(list)};
 }
 
 HttpResponse metrics(const ServerApp& app, const HttpRequest&) {
-  const auto service = app.service();
-  return {.content_type = "text/plain; version=0.0.4",
-          .body = service->metrics().text(service->stats(), app.n_connections())};
+  HttpResponse response{.content_type = "text/plain; version=0.0.4"};
+  if (ModelPool* pool = app.models().pool()) {
+    response.body = pool_metrics(*pool, app.n_connections());
+  } else {
+    const auto service = app.models().only().service;
+    response.body = service->metrics().text(service->stats(), app.n_connections());
+  }
+  return response;
 }
 
 Json piece_json(std::string_view bytes) {
@@ -126,11 +114,9 @@ Json piece_json(std::string_view bytes) {
   return list;
 }
 
-HttpResponse tokenize(const ServerApp& app, const HttpRequest& request) {
-  const auto service = app.service();
-  const Tokenizer& tokenizer = service->tokenizer();
-  const Json body = parse_body(request);
-  const RequestFields fields(body);
+HttpResponse tokenize(const ServerApp&, const ModelRequest& asked) {
+  const Tokenizer& tokenizer = asked.model.service->tokenizer();
+  const RequestFields fields(asked.body);
   const auto content = fields.string("content");
   if (!content) fields.refuse("content", "is missing");
   const bool special = fields.boolean("parse_special").value_or(true);
@@ -149,10 +135,9 @@ HttpResponse tokenize(const ServerApp& app, const HttpRequest& request) {
   return {.body = dump_json({{"tokens", std::move(tokens)}})};
 }
 
-HttpResponse detokenize(const ServerApp& app, const HttpRequest& request) {
-  const auto service = app.service();
-  const Json body = parse_body(request);
-  const RequestFields fields(body);
+HttpResponse detokenize(const ServerApp&, const ModelRequest& asked) {
+  const auto& service = asked.model.service;
+  const RequestFields fields(asked.body);
   const Json* tokens = fields.array("tokens");
   if (tokens == nullptr) fields.refuse("tokens", "is missing");
   std::vector<TokenId> ids;
@@ -165,10 +150,9 @@ HttpResponse detokenize(const ServerApp& app, const HttpRequest& request) {
   return {.body = dump_json({{"content", service->tokenizer().decode(ids)}})};
 }
 
-HttpResponse apply_template(const ServerApp& app, const HttpRequest& request) {
-  const auto service = app.service();
-  const OpenAiRequest chat = read_chat_request(parse_body(request));
-  return {.body = dump_json({{"prompt", service->render(chat.generation).text}})};
+HttpResponse apply_template(const ServerApp&, const ModelRequest& asked) {
+  const OpenAiRequest chat = read_chat_request(asked.body);
+  return {.body = dump_json({{"prompt", asked.model.service->render(chat.generation).text}})};
 }
 
 }  // namespace
@@ -181,15 +165,20 @@ void add_status_routes(ServerApp& app) {
                       },
                       openai_error, needs_key});
   };
+  const auto add_for_model = [&](const char* method, const char* path, auto handler) {
+    app.add_model_route(method, path,
+                        {[&app, handler](const ModelRequest& request) {
+                           request.exchange->respond(handler(app, request));
+                         },
+                         openai_error});
+  };
   for (const char* path : {"/health", "/v1/health"}) add("GET", path, health, /*needs_key=*/false);
-  for (const char* path : {"/v1/models", "/models"}) add("GET", path, list_models);
-  for (const char* path : {"/v1/models/{model}", "/models/{model}"}) add("GET", path, show_model);
-  add("GET", "/props", props);
   add("GET", "/slots", slots);
   add("GET", "/metrics", metrics);
-  add("POST", "/tokenize", tokenize);
-  add("POST", "/detokenize", detokenize);
-  add("POST", "/apply-template", apply_template);
+  add_for_model("GET", "/props", props);
+  add_for_model("POST", "/tokenize", tokenize);
+  add_for_model("POST", "/detokenize", detokenize);
+  add_for_model("POST", "/apply-template", apply_template);
 }
 
 }  // namespace moeflux

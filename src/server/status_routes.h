@@ -1,5 +1,5 @@
-// What can be asked about the server and its model: /health, /v1/models, /props, /slots, /metrics,
-// /tokenize, /detokenize, /apply-template.
+// What can be asked about the server and its models: /health, /props, /slots, /metrics, /tokenize,
+// /detokenize, /apply-template.
 #pragma once
 
 namespace moeflux {

@@ -33,7 +33,8 @@ std::string_view to_string(ReplyFormat format);
 
 // Special tokens that are part of the format's markers. Text to be parsed must contain them, though
 // special tokens are otherwise left out of text. None where the markers are ordinary added tokens,
-// as in the tokenizers of Qwen and DeepSeek.
+// as in the tokenizers of Qwen. Plain has those of thoughts: right for a reply whose calls nobody
+// looks for.
 std::vector<TokenId> special_marker_tokens(ReplyFormat format, const Tokenizer& tokenizer);
 
 // Whether a rendered prompt ends inside of a thought that the template, not the user, has opened.

@@ -1,9 +1,13 @@
 // Grammars of tool calls, one per format and list of tools.
+//
+// A call that is demanded is written as templates write it. One that a model makes by itself (Auto)
+// may have any form its parser reads, as far as a grammar can say that: blanks at the edges of
+// markup, and tags in any order. So a model that calls well is never disturbed.
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/utf8.h"
 #include "text/reply_calls.h"
+#include "text/reply_gbnf.h"
 #include "text/reply_json.h"
 #include "text/reply_markup.h"
 #include "text/reply_schema.h"
@@ -11,74 +15,6 @@
 
 namespace moeflux {
 namespace {
-
-std::string gbnf_literal(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    switch (c) {
-      case '"':
-        out += "\\\"";
-        break;
-      case '\\':
-        out += "\\\\";
-        break;
-      case '\n':
-        out += "\\n";
-        break;
-      case '\r':
-        out += "\\r";
-        break;
-      case '\t':
-        out += "\\t";
-        break;
-      default:
-        if (static_cast<unsigned char>(c) < 0x20) {
-          out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-        } else {
-          out += c;
-        }
-    }
-  }
-  return out + '"';
-}
-
-std::u32string code_points(std::string_view text) {
-  std::u32string out;
-  for (std::size_t at = 0; at < text.size();) {
-    const Utf8Step step = decode_utf8(text, at);
-    out += step.code_point;
-    at += step.length;
-  }
-  return out;
-}
-
-// Texts that do not contain `end`, as the states of the automaton that looks for it: rule NAME-k
-// has seen its first k characters.
-std::string rules_without(const std::string& name, std::string_view end) {
-  const std::u32string pattern = code_points(end);
-  const auto next = [&](std::size_t seen, char32_t c) {
-    std::u32string text = pattern.substr(0, seen) + c;
-    while (!text.empty() && !pattern.starts_with(text)) text.erase(0, 1);
-    return text.size();
-  };
-  std::u32string letters = pattern;
-  std::sort(letters.begin(), letters.end());
-  letters.erase(std::unique(letters.begin(), letters.end()), letters.end());
-
-  std::string rules;
-  for (std::size_t seen = 0; seen < pattern.size(); ++seen) {
-    std::string others, steps;
-    for (const char32_t c : letters) {
-      const std::size_t then = next(seen, c);
-      if (then == 0) continue;
-      const std::string escaped = fmt::format("\\U{:08x}", static_cast<std::uint32_t>(c));
-      others += escaped;
-      if (then < pattern.size()) steps += fmt::format(" | [{}] {}-{}", escaped, name, then);
-    }
-    rules += fmt::format("{}-{} ::= | [^{}] {}-0{}\n", name, seen, others, name, steps);
-  }
-  return rules;
-}
 
 class ToolGrammarWriter {
  public:
@@ -93,12 +29,14 @@ class ToolGrammarWriter {
     }
     add_rule("call", calls);
     add_root();
-    if (needs_text_) rules_ += rules_without("text", value_end());
+    if (needs_text_) rules_ += gbnf_rules_without("text", value_end());
+    if (is_auto()) add_rule("blanks", "[ \\t\\r\\n]{0,8}");
     result_.gbnf = std::move(rules_);
     return std::move(result_);
   }
 
  private:
+  bool is_auto() const { return options_.choice.mode == ToolChoice::Mode::Auto; }
   bool is_tagged() const {
     return format_ == ReplyFormat::QwenXml || format_ == ReplyFormat::DeepSeekXml;
   }
@@ -108,18 +46,24 @@ class ToolGrammarWriter {
     rules_ += name + " ::= " + body + "\n";
   }
 
+  // Markup, and where blanks do not matter, any at its edges.
+  std::string markup(std::string_view text) const {
+    if (!is_auto()) return gbnf_literal(text);
+    while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
+    while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
+    return text.empty() ? "blanks" : fmt::format("blanks {} blanks", gbnf_literal(text));
+  }
+
   void add_root() {
-    const bool automatic = options_.choice.mode == ToolChoice::Mode::Auto;
-    const std::string between = gbnf_literal(shape_.between);
+    const std::string between = markup(shape_.between);
     const std::string call_list =
         shape_.calls_share_block && options_.parallel ? "call (" + between + " call)*" : "call";
-    if (automatic) {
+    if (is_auto()) {
       const std::string opener = call_markers(format_).openers.front();
       result_.starts_after = opener;
       result_.repeats = options_.parallel;
       const std::string begin = shape_.block_begin.substr(opener.size());
-      add_rule("root", fmt::format("{} {} {}", gbnf_literal(begin), call_list,
-                                   gbnf_literal(shape_.block_end)));
+      add_rule("root", fmt::format("{} {} {}", markup(begin), call_list, last_markup()));
       return;
     }
     add_rule("block", fmt::format("{} {} {}", gbnf_literal(shape_.block_begin), call_list,
@@ -130,6 +74,13 @@ class ToolGrammarWriter {
     add_rule("root", options_.opens_thought ? "\"\\n\"{0,2} " + blocks : blocks);
   }
 
+  // The end of a block: what follows it is not the grammar's matter.
+  std::string last_markup() const {
+    std::string_view end = shape_.block_end;
+    while (!end.empty() && is_blank(end.front())) end.remove_prefix(1);
+    return "blanks " + gbnf_literal(end);
+  }
+
   void add_call(std::size_t index, const Json& function) {
     const std::string rule = fmt::format("call-{}", index);
     std::string name = function.value("name", "");
@@ -137,20 +88,42 @@ class ToolGrammarWriter {
       name = json_string(name);
       name = name.substr(1, name.size() - 2);
     }
-    std::string after = gbnf_literal(shape_.after_name);
-    if (format_ == ReplyFormat::Kimi) {
-      after = "\":\" [0-9]{1,3} " + gbnf_literal(marked_markup(format_).separator);
-    }
     const std::string arguments = is_tagged() ? parameters(rule, parameters_schema(&function))
                                               : json_arguments(rule, function);
-    add_rule(rule, fmt::format("{} {} {} {}", gbnf_literal(shape_.before_name + name), after,
-                               arguments, gbnf_literal(shape_.after_arguments)));
+    add_rule(rule, fmt::format("{} {} {} {} {}", before_name(), gbnf_literal(name), after_name(),
+                               arguments, markup(shape_.after_arguments)));
+  }
+
+  // Nothing stands between a name and the markup around it.
+  std::string before_name() const {
+    if (!is_auto()) return gbnf_literal(shape_.before_name);
+    if (format_ == ReplyFormat::Hermes) return json_between("", "{", "name") + " \"\\\"\"";
+    return "blanks " + gbnf_literal(shape_.before_name);
+  }
+  std::string after_name() const {
+    if (is_auto() && format_ == ReplyFormat::Hermes) return json_between("\"", ",", "arguments");
+    if (format_ == ReplyFormat::Kimi) {
+      return fmt::format("\":\" [0-9]{{1,3}} {}{}", gbnf_literal(marked_markup(format_).separator),
+                         is_auto() ? " blanks" : "");
+    }
+    std::string_view text = shape_.after_name;
+    if (!is_auto()) return gbnf_literal(text);
+    while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
+    return gbnf_literal(text) + " blanks";
+  }
+
+  // In a JSON object, what comes after a text up to the value of the next key.
+  static std::string json_between(std::string_view close, std::string_view sign,
+                                  std::string_view key) {
+    return fmt::format("{} blanks {} blanks {} blanks \":\" blanks", gbnf_literal(close),
+                       gbnf_literal(sign), gbnf_literal(fmt::format("\"{}\"", key)));
   }
 
   // ---- arguments as one JSON object
 
   std::string json_arguments(const std::string& rule, const Json& function) {
-    if (!function.contains("parameters")) return gbnf_literal("{}");
+    if (!function.contains("parameters"))
+      return is_auto() ? "\"{\" blanks \"}\"" : gbnf_literal("{}");
     Json schema = parameters_schema(&function);
     if (!options_.use_schemas || !allows_object(schema)) schema = Json{{"type", "object"}};
     if (!schema.contains("type")) schema["type"] = "object";
@@ -178,12 +151,16 @@ class ToolGrammarWriter {
                          after_key(true) + " text-0 " + parameter_close());
     }
     std::string body;
+    std::vector<std::string> required, others;
     std::size_t index = 0;
     for (const auto& [key, property] : properties->items()) {
       const std::string name = fmt::format("{}-{}", rule, index++);
       add_parameter(name, key, property, schema);
-      body += name + (is_required(schema, key) ? " " : "? ");
+      const bool needed = is_required(schema, key);
+      (needed ? required : others).push_back(name);
+      body += name + (needed ? " " : "? ");
     }
+    if (is_auto()) return gbnf_any_order(rule + "-r", required, others, rules_);
     return body.empty() ? "\"\"" : "(" + body + ")";
   }
 
@@ -198,11 +175,20 @@ class ToolGrammarWriter {
     const TaggedMarkup& markup = tagged_markup(format_);
     if (markup.names_string)
       return is_string ? R"("\" string=\"true\">")" : R"("\" string=\"false\">")";
-    return gbnf_literal(fmt::format("{}\n", markup.parameter_open));
+    return is_auto() ? gbnf_literal(markup.parameter_open)
+                     : gbnf_literal(fmt::format("{}\n", markup.parameter_open));
   }
   std::string parameter_close() const {
     const TaggedMarkup& markup = tagged_markup(format_);
+    if (is_auto()) return gbnf_literal(markup.parameter_end) + " blanks";
     return gbnf_literal(fmt::format("{}{}\n", markup.lines ? "\n" : "", markup.parameter_end));
+  }
+  std::string within_blanks(const std::string& value) const {
+    return is_auto() ? "blanks " + value + " blanks" : value;
+  }
+  // Of a text, all other blanks are a part.
+  std::string on_lines(const std::string& value) const {
+    return is_auto() && tagged_markup(format_).lines ? "\"\\n\"? " + value + " \"\\n\"?" : value;
   }
 
   void add_parameter(const std::string& rule, const std::string& key, const Json& property,
@@ -232,7 +218,7 @@ class ToolGrammarWriter {
     for (const Json& value : *values) {
       body += (body.empty() ? "" : " | ") + gbnf_literal(value.get<std::string>());
     }
-    return "(" + body + ")";
+    return on_lines("(" + body + ")");
   }
 
   std::string json_value(const std::string& rule, const Json& property, const Json& root) {
@@ -245,7 +231,7 @@ class ToolGrammarWriter {
             std::pair{kJsonObject, "object"}}) {
         if ((types & type) != 0) names.push_back(name);
       }
-      return add_schema(rule, Json{{"type", names}});
+      return within_blanks(add_schema(rule, Json{{"type", names}}));
     }
     Json schema = property;
     for (const char* key : {"$defs", "definitions"}) {
@@ -253,7 +239,7 @@ class ToolGrammarWriter {
         schema[key] = root[key];
       }
     }
-    return add_schema(rule, std::move(schema));
+    return within_blanks(add_schema(rule, std::move(schema)));
   }
 
   const ReplyFormat format_;

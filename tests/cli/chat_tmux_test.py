@@ -6,8 +6,10 @@
 Exits with 77 (SKIP) where tmux is missing.
 """
 
+import contextlib
 import json
 import pathlib
+import re
 import shlex
 import shutil
 import subprocess
@@ -27,9 +29,9 @@ CALCULATOR = [{
 class Terminal:
     """One terminal with one run of the chat in it."""
 
-    def __init__(self, program, model, home, *options):
+    def __init__(self, program, home, *arguments):
         self.socket = tempfile.mktemp(prefix="tmux-", dir=home)
-        command = " ".join(shlex.quote(part) for part in (program, "chat", model, *options))
+        command = " ".join(shlex.quote(part) for part in (program, "chat", *arguments))
         environment = {"XDG_STATE_HOME": f"{home}/state", "XDG_CACHE_HOME": f"{home}/cache"}
         words = " ".join(f"{name}={shlex.quote(value)}" for name, value in environment.items())
         self.tmux("-f", "/dev/null", "new-session", "-d", "-x", "100", "-y", "50",
@@ -77,6 +79,24 @@ class Terminal:
 
     def close(self):
         subprocess.run(["tmux", "-S", self.socket, "kill-server"], capture_output=True)
+
+
+@contextlib.contextmanager
+def running_server(program, model):
+    """The URL of a server with the model."""
+    server = subprocess.Popen([program, "serve", model, "--port", "0", "-c", "1024", "--prefix-store", "off"],
+                              stderr=subprocess.PIPE, text=True)
+    try:
+        for line in server.stderr:
+            if found := re.search(r"ready: .* at (http\S+)/v1", line):
+                break
+        else:
+            raise AssertionError("the server has ended")
+        yield found.group(1)
+    finally:
+        server.kill()
+        server.wait()
+        server.stderr.close()
 
 
 def messages(home):
@@ -241,18 +261,56 @@ def completion_and_editing(start, home):
     chat.wait("did you mean /help?")
 
 
+def a_server_answers(start, home):
+    tools = pathlib.Path(home, "tools.json")
+    tools.write_text(json.dumps(CALCULATOR), encoding="utf-8")
+    config = json.loads(pathlib.Path(start.model, "generation_config.json").read_text(encoding="utf-8"))
+    ends = [option for token in config["eos_token_id"] for option in ("--logit-bias", f"{token}=-inf")]
+    with running_server(start.program, start.model) as url:
+        chat = start("--server", url, "--tool-file", str(tools), local=False)
+        chat.wait("demo, context 1024 tokens", "/help lists commands")
+        chat.wait_for_prompt(1)
+        chat.type("What is 12 + 30?")
+        screen = chat.wait("12 + 30 = 42", "tok/s", "experts")
+        assert "thought: " in screen and "so 42" not in screen, screen  # folded
+        chat.wait_for_prompt(2)
+        chat.type("/set thinking off")
+        chat.wait_for_prompt(3)
+        chat.type("Use the calculator: 123 + 456")
+        chat.wait("call of calculator", "run it?")
+        chat.type("y")
+        chat.wait("The result is 579.")
+        chat.wait_for_prompt(4)
+        chat.keys("C-d")
+        chat.wait("exit code 0")
+        expect([m["role"] for m in messages(home)], ["user", "assistant"] * 2 + ["tool", "assistant"])
+
+        endless = start("--server", url, "--no-think", "--resume", *ends, local=False)
+        endless.wait_for_prompt(3)  # two of them show the old questions
+        endless.type("Tell me a short story about a frog.")
+        endless.wait_until("an answer", lambda screen: len(screen.strip()) > 900)
+        endless.keys("C-c")
+        endless.wait("[stopped]")
+        expect(messages(home)[-1]["stopped"], True)
+        endless.wait_for_prompt(4)
+    endless.type("What is 1 + 2?")
+    endless.wait("error:", "cannot reach", "is `moeflux serve` running?")
+    expect(messages(home)[-1]["stopped"], True)  # the question is taken back
+
+
 SCENARIOS = [two_turns_and_resume, thoughts_are_shown, interrupt_stops_the_answer,
              interrupt_at_the_prompt, pastes_wait_for_enter, tools_ask_first,
-             tool_commands_can_be_edited, completion_and_editing]
+             tool_commands_can_be_edited, completion_and_editing, a_server_answers]
 
 
 def run(scenario, program, model):
     terminals = []
 
-    def start(*options):
-        terminals.append(Terminal(program, model, home, *options))
+    def start(*options, local=True):
+        terminals.append(Terminal(program, home, *([model] if local else []), *options))
         return terminals[-1]
 
+    start.program = program
     start.model = model
 
     with tempfile.TemporaryDirectory() as home:

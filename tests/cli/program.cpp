@@ -187,6 +187,9 @@ Input with_demo_model(Input input) {
   static const TempDir cache;  // not the user's own
   input.env.emplace("MOEFLUX_MODEL", source_path("models/demo"));
   input.env.emplace("XDG_CACHE_HOME", cache.path());
+  input.env.emplace("XDG_CONFIG_HOME", cache.path());
+  for (const char* name : {"MOEFLUX_CONFIG", "MOEFLUX_MODELS", "MOEFLUX_SERVER"})
+    input.env.emplace(name, "");
   return input;
 }
 

@@ -142,6 +142,45 @@ TEST_F(SchedulerThreadTest, MoreThanMayWaitAreRefusedWithBothNumbers) {
   for (Mailbox& mailbox : mailboxes) EXPECT_EQ(mailbox.wait().tokens.size(), 2u);
 }
 
+// Also while the very first pass goes on, and no later than a job's receiver knows of its end.
+TEST_F(SchedulerThreadTest, CountsJobsAsTheyAre) {
+  class Gate : public ForwardObserver {
+   public:
+    void on_hidden(int index, const float*, std::int64_t) override {
+      if (index != 0 || passed_) return;
+      passed_ = true;
+      reached.set_value();
+      go.get_future().wait();
+    }
+    std::promise<void> reached, go;
+
+   private:
+    bool passed_ = false;
+  } gate;
+  SchedulerThread scheduler(engine_, {.n_sessions = 2, .observer = &gate});
+  Random random(8);
+  std::promise<void> all_there;
+  scheduler.post([&](Scheduler&) { all_there.get_future().wait(); });
+  std::vector<Mailbox> mailboxes(3);
+  for (Mailbox& mailbox : mailboxes) scheduler.submit(random_job(random, 5, 2), mailbox.sink());
+  const auto counts = [&] {
+    const SchedulerStats stats = scheduler.stats();
+    return std::pair(stats.n_running, stats.n_waiting);
+  };
+  EXPECT_EQ(counts(), std::pair(std::size_t{0}, std::size_t{3}));
+  all_there.set_value();
+  gate.reached.get_future().wait();
+  EXPECT_EQ(counts(), std::pair(std::size_t{2}, std::size_t{1}));
+  Mailbox late;
+  scheduler.submit(random_job(random, 5, 2), late.sink());
+  EXPECT_EQ(counts(), std::pair(std::size_t{2}, std::size_t{2}));
+  gate.go.set_value();
+  for (Mailbox& mailbox : mailboxes) mailbox.wait();
+  late.wait();
+  EXPECT_EQ(counts(), std::pair(std::size_t{0}, std::size_t{0}));
+  EXPECT_EQ(scheduler.stats().n_finished, 4u);
+}
+
 TEST_F(SchedulerThreadTest, WorkRunsOnTheThreadOfTheEngine) {
   SchedulerThread scheduler(engine_, {.n_sessions = 1});
   std::promise<std::thread::id> first, second;

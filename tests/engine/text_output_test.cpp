@@ -7,6 +7,9 @@
 #include "engine/engine.h"
 #include "support/expect_error.h"
 #include "support/paths.h"
+#include "text/reply_format.h"
+#include "text/reply_markup.h"
+#include "text/tiny_tokenizer.h"
 
 namespace moeflux {
 namespace {
@@ -47,6 +50,46 @@ TEST_F(TextOutputTest, SpecialTokensHaveNoText) {
   const std::vector<TokenId> tokens = tokenizer_->encode_markup("a<|im_end|>b");
   ASSERT_EQ(tokens.size(), 3u);
   EXPECT_EQ(show(tokens, {}).text, "ab");
+}
+
+// Tokenizers of the kind of DeepSeek and Kimi: all markers are special tokens. From the ids of a
+// reply, the parser must still see its calls.
+TEST(TextOutputOfMarkers, CallsWhoseMarkersAreSpecialTokens) {
+  const Json tools = Json::parse(R"([{"type": "function", "function": {"name": "add"}}])");
+  for (const ReplyFormat format : {ReplyFormat::DeepSeek, ReplyFormat::Kimi}) {
+    const MarkedMarkup& markup = marked_markup(format);
+    Json json = test::tiny_json();
+    TokenId next = 300;
+    for (const std::string_view marker :
+         {markup.section_begin, markup.call_begin, markup.separator, markup.call_end,
+          markup.section_end, kThoughtBegin, kThoughtEnd, std::string_view("<|end|>")})
+      json["added_tokens"].push_back(test::tiny_added(std::string(marker), next++));
+    const Tokenizer tokenizer = test::load_json(json);
+    const CallShape shape = call_shape(format);
+    const std::vector<TokenId> tokens = tokenizer.encode_markup(
+        "<think>so</think>ok" + shape.block_begin + shape.before_name + "add" + shape.after_name +
+        "{\"a\": 1}" + shape.after_arguments + shape.block_end + "<|end|>");
+    const auto text_with = [&](std::vector<TokenId> shown) {
+      TextOutput output(tokenizer, {}, std::move(shown));
+      std::string text;
+      for (const TokenId token : tokens) text += output.feed(token).text;
+      return text + output.finish().text;
+    };
+    const std::string text = text_with(special_marker_tokens(format, tokenizer));
+    EXPECT_EQ(text.find("<|end|>"), std::string::npos) << text;
+    const Reply reply = parse_reply(format, {.tools = tools}, text);
+    EXPECT_EQ(reply.reasoning, "so");
+    EXPECT_EQ(reply.content, "ok");
+    ASSERT_EQ(reply.calls.size(), 1u) << text;
+    EXPECT_EQ(reply.calls[0].name, "add");
+    EXPECT_EQ(reply.calls[0].arguments, "{\"a\": 1}");
+    EXPECT_TRUE(reply.calls[0].complete);
+    // Where nobody looks for calls, their markers stay out of sight.
+    const std::string plain = text_with(special_marker_tokens(ReplyFormat::Plain, tokenizer));
+    EXPECT_EQ(plain.find("tool"), std::string::npos) << plain;
+    EXPECT_EQ(plain.find("<think>so</think>ok"), 0u) << plain;
+    EXPECT_EQ(text_with({}).find("so"), 0u);
+  }
 }
 
 TEST_F(TextOutputTest, ABeginningOfAStopStringWaits) {

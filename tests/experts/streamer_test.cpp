@@ -92,6 +92,7 @@ TEST_F(Streamer, CountsTheBytesItRead) {
   const auto s = streamer(3);
   take(*s, 0, {1, 3});
   EXPECT_EQ(s->stats().bytes_read, 2u * 3 * 24 * 48 * 4);  // three matrices of 24 x 48 floats each
+  EXPECT_EQ(s->stats().read_time.count(), 2u);
 }
 
 // What came from the files: the expert's planes, and gaps too small to be worth a second read.

@@ -159,5 +159,20 @@ TEST_F(GrammarConstraintTest, RefusesAnEndTokenOutsideOfTheVocabulary) {
                [&] { GrammarConstraint(shared, {.end_tokens = {99'999'999}}); });
 }
 
+// A token may have said the first letters of the grammar's text already.
+TEST_F(GrammarConstraintTest, ATextThatHasBegun) {
+  GrammarConstraint constraint(masks(parse_gbnf("root ::= \"\\n\"? (\"yes\" | \"no\")")),
+                               {.end_tokens = {end_}});
+  EXPECT_FALSE(constraint.begin_with("maybe"));
+  EXPECT_TRUE(constraint.begin_with(""));
+  EXPECT_TRUE(constraint.begin_with("\ny"));
+  EXPECT_EQ(constraint.allowed()[id_of("n")], 0);
+  EXPECT_EQ(constraint.allowed()[id_of("e")], 1);
+  EXPECT_FALSE(constraint.may_end());
+  constraint.accept(token("e"));
+  constraint.accept(token("s"));
+  EXPECT_TRUE(constraint.must_end());
+}
+
 }  // namespace
 }  // namespace moeflux

@@ -5,23 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include "server/recording_exchange.h"
+
 namespace moeflux::test {
 namespace {
-
-class RecordingExchange final : public Exchange {
- public:
-  void add_header(std::string, std::string) override {}
-  void respond(HttpResponse given) override { response = std::move(given); }
-  void begin_stream(StreamHead given) override { head = std::move(given); }
-  void write(std::string bytes) override { stream += bytes; }
-  void finish() override { finished = true; }
-  void on_gone(std::function<void()>) override {}
-
-  HttpResponse response = {};
-  StreamHead head = {};
-  std::string stream;
-  bool finished = false;
-};
 
 std::string masked(std::string text) {
   text = std::regex_replace(text, std::regex("(msg_|toolu_|req_)[A-Za-z0-9]{24}"), "$1ID");

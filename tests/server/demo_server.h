@@ -3,9 +3,9 @@
 
 #include <memory>
 
+#include "server/error_forms.h"
 #include "server/http_client.h"
 #include "server/http_server.h"
-#include "server/openai_errors.h"
 #include "server/server_app.h"
 #include "support/paths.h"
 
@@ -19,6 +19,8 @@ struct DemoOptions {
   ServerAppOptions app = {.model_id = "demo", .version = "test"};
   HttpLimits limits = {};
   bool loaded = true;
+  std::string model = source_path("models/demo");
+  std::function<void(EngineOptions&)> adjust = {};  // what else the engine is opened with
 };
 
 class DemoServer {
@@ -30,7 +32,7 @@ class DemoServer {
         [this](HttpRequest request, ExchangePtr exchange) {
           app_.handle(std::move(request), exchange);
         },
-        openai_error);
+        error_by_path);
   }
 
   void load() {
@@ -43,7 +45,8 @@ class DemoServer {
     engine.max_drafts = options_.drafts.any() ? 2 : 0;
     engine.memory_bytes = std::uint64_t{1} << 30;
     engine.elastic = false;
-    engine_ = std::make_unique<Engine>(source_path("models/demo"), engine);
+    if (options_.adjust) options_.adjust(engine);
+    engine_ = std::make_unique<Engine>(options_.model, engine);
     service_ = std::make_shared<GenerationService>(
         *engine_, ServiceOptions{.n_parallel = options_.n_parallel,
                                  .max_waiting = options_.max_waiting,
@@ -61,6 +64,8 @@ class DemoServer {
                       const std::string& headers = "") const {
     return test::post(port(), path, body, headers);
   }
+
+  Engine& engine() { return *engine_; }
 
   // Whether so many answers have been given up, waiting for it.
   bool wait_for_cancelled(std::uint64_t n) {

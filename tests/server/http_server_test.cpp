@@ -6,6 +6,7 @@
 #include <thread>
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "server/http_client.h"
 #include "server/openai_errors.h"
@@ -275,6 +276,22 @@ TEST(HttpServerTest, DrainingLetsAnswersEnd) {
   server.last_stream()->finish();
   EXPECT_NE(busy.read_until("0\r\n\r\n").find("data: last"), std::string::npos);
   EXPECT_TRUE(server->wait_until_empty(5s));
+}
+
+TEST(HttpServerTest, MakesRoomForItsConnections) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  if (before.rlim_max < 4096) GTEST_SKIP() << "the hard limit on open files is too low";
+  rlimit low = before;
+  low.rlim_cur = 256;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
+  rlimit during{};
+  {
+    EchoServer server({.connections = 2000});
+    EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &during), 0);
+  }
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_GT(during.rlim_cur, 2000u);
 }
 
 TEST(HttpServerTest, AUnixSocket) {

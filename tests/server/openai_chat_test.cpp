@@ -1,8 +1,10 @@
 // /v1/chat/completions as a client sees it, byte by byte where clients are picky.
+#include <map>
 #include <regex>
 
 #include <gtest/gtest.h>
 
+#include "base/utf8.h"
 #include "server/demo_server.h"
 
 namespace moeflux::test {
@@ -276,6 +278,57 @@ TEST_F(OpenAiChatTest, CharactersAreNeverCutInHalf) {
     const ClientResponse response = server_.post("/v1/chat/completions", body);
     const std::string content = content_of(response);
     EXPECT_EQ(content, "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD") << id;
+  }
+}
+
+// A character of several tokens comes whole, in one chunk; what is cut off becomes one U+FFFD.
+TEST_F(OpenAiChatTest, CharactersOfSeveralTokensComeWhole) {
+  const std::string frog = "\xF0\x9F\x90\xB8", umlaut = "\xC3\xA4";
+  const Tokenizer& tokenizer = server_.service().tokenizer();
+  const auto n_frog = static_cast<int>(tokenizer.encode_data(frog).size());
+  ASSERT_GT(n_frog, 1);
+  Json body = sum_question();
+  body["grammar"] = "root ::= \"a" + frog + umlaut + "z\"";
+  body["stream"] = true;
+  std::vector<std::string> pieces;
+  for (const std::string& event : server_.post("/v1/chat/completions", body).events()) {
+    if (event == "[DONE]") break;
+    const Json delta = parse_json(event, "chunk").at("choices").at(0).at("delta");
+    if (!delta.value("content", "").empty()) pieces.push_back(delta.at("content"));
+  }
+  std::string whole;
+  for (const std::string& piece : pieces) {
+    whole += piece;
+    EXPECT_EQ(replace_invalid_utf8(piece), piece);
+  }
+  EXPECT_EQ(whole, "a" + frog + umlaut + "z");
+  EXPECT_LT(static_cast<int>(pieces.size()), n_frog + 4);
+
+  for (int n = 1; n < n_frog; ++n) {
+    body["max_tokens"] = 1 + n;
+    const std::string cut = content_of(server_.post("/v1/chat/completions", body));
+    EXPECT_EQ(cut, "a\xEF\xBF\xBD") << n;
+  }
+}
+
+// Of several choices each has its own text held back.
+TEST_F(OpenAiChatTest, StopStringsInStreamsOfSeveralChoices) {
+  Json body = sum_question();
+  body["stop"] = Json::array({"0 = 4", "never"});
+  body["stream"] = true;
+  body["n"] = 2;
+  std::map<int, std::string> contents;
+  std::map<int, std::string> reasons;
+  for (const std::string& event : server_.post("/v1/chat/completions", body).events()) {
+    if (event == "[DONE]") break;
+    const Json choice = parse_json(event, "chunk").at("choices").at(0);
+    const int index = choice.at("index");
+    contents[index] += choice.at("delta").value("content", "");
+    if (!choice.at("finish_reason").is_null()) reasons[index] = choice.at("finish_reason");
+  }
+  for (const int index : {0, 1}) {
+    EXPECT_EQ(contents[index], "12 + 3");
+    EXPECT_EQ(reasons[index], "stop");
   }
 }
 

@@ -105,6 +105,40 @@ TEST_F(ServeCommandTest, ASecondSignalEndsItAtOnce) {
   EXPECT_EQ(program_->finish().exit_code, 130);
 }
 
+TEST_F(ServeCommandTest, ModelsOfADirectoryAreLoadedByName) {
+  start({"--models", source_path("models"), "--ram", "300M"});
+  const Json question = {
+      {"model", "demo-mla"},
+      {"temperature", 0},
+      {"chat_template_kwargs", {{"enable_thinking", false}}},
+      {"messages", Json::array({{{"role", "user"}, {"content", "What is 12 + 30?"}}})}};
+  const Json answer = post(port_, "/v1/chat/completions", question).json();
+  EXPECT_EQ(answer.at("choices").at(0).at("message").at("content"), "12 + 30 = 42");
+  Json other = question;
+  other["model"] = "demo";
+  other["stream"] = true;
+  other["ignore_eos"] = true;
+  other["max_tokens"] = 300;
+  HttpClient client(port_);
+  client.post("/v1/chat/completions", other.dump());
+  client.read_until("\"delta\":");
+  program_->signal(SIGTERM);
+  const std::string rest = client.read_until("0\r\n\r\n");
+  EXPECT_NE(rest.find("\"finish_reason\":\"length\""), std::string::npos);
+  const Outcome outcome = program_->finish();
+  EXPECT_EQ(outcome.exit_code, 0);
+  for (const char* note : {"models: 2 in ", "ready: demo-mla at http", "unloaded demo-mla",
+                           "ready: demo at http", "memory: ", "stopping: 1 answers"})
+    EXPECT_NE(outcome.err.find(note), std::string::npos) << note << "\n" << outcome.err;
+}
+
+TEST_F(ServeCommandTest, ADirectoryOfModelsMustBeThere) {
+  const Outcome outcome = run_moeflux({"serve", "--port", "0", "--models", "/nowhere/at/all"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.err.find("/nowhere/at/all: no such directory"), std::string::npos)
+      << outcome.err;
+}
+
 TEST_F(ServeCommandTest, ATakenPortIsSaid) {
   start({"--api-key", "secret"});
   const Outcome second = run_moeflux({"serve", "--port", std::to_string(port_)});
@@ -120,6 +154,8 @@ TEST_F(ServeCommandTest, WrongOptionsAreRefused) {
                                                     {"--parallel", "0"},
                                                     {"--max-body", "lots"},
                                                     {"--drain-seconds", "-1"},
+                                                    {"--max-models", "0"},
+                                                    {"--keep-alive", "soon"},
                                                     {"--api-key", ""}}) {
     std::vector<std::string> all{"serve"};
     all.insert(all.end(), arguments.begin(), arguments.end());

@@ -133,6 +133,17 @@ TEST(ServerAppTest, ALongPromptIsRefusedWithBothNumbers) {
   EXPECT_GT(error.at("n_prompt_tokens").get<int>(), 200);
 }
 
+TEST(ServerAppTest, AHugePromptIsRefusedBeforeItsTokensAreCounted) {
+  DemoServer server({.context = 64});
+  const ClientResponse response =
+      server.post("/v1/chat/completions", question(std::string(1 << 20, 'x')));
+  EXPECT_EQ(response.status, 400);
+  const Json error = response.json().at("error");
+  EXPECT_EQ(error.at("type"), "exceed_context_size_error");
+  EXPECT_NE(error.at("message").get<std::string>().find("at least"), std::string::npos);
+  EXPECT_GT(error.at("n_prompt_tokens").get<int>(), 64);
+}
+
 TEST(ServerAppTest, ContentTypes) {
   DemoServer server({.loaded = false});
   const auto status = [&](const std::string& type) {

@@ -32,6 +32,38 @@ TEST(GrammarCache, TheLeastUsedGoesFirst) {
   EXPECT_NE(cache.gbnf("root ::= \"b\""), b);
 }
 
+// What they have learned counts, too: a grammar that has grown drives others out.
+TEST(GrammarCache, BytesAreBounded) {
+  const auto trie = test::demo_trie();
+  GrammarCache measure(trie);
+  const std::size_t fresh = measure.gbnf("root ::= \"a\"")->bytes();
+  ASSERT_GT(fresh, 0u);
+  GrammarCache cache(trie, 64, {}, 4 * fresh);
+  const auto a = cache.gbnf("root ::= \"a\""), b = cache.gbnf("root ::= \"b\"");
+  EXPECT_EQ(cache.gbnf("root ::= \"a\""), a);
+  EXPECT_EQ(cache.gbnf("root ::= \"b\""), b);
+  TokenMasks::Cursor cursor = b->start();
+  std::vector<std::uint8_t> allowed(b->n_ids());
+  for (int i = 0; i < 4; ++i) {  // states and masks that nobody has asked for before
+    b->fill(cursor, allowed);
+    if (i == 0) ASSERT_TRUE(b->advance_bytes(cursor, "b"));
+  }
+  const std::size_t grown = b->bytes();
+  EXPECT_GT(grown, fresh);
+  GrammarCache small(trie, 64, {}, grown + fresh / 2);
+  const auto first = small.gbnf("root ::= \"a\""), second = small.gbnf("root ::= \"b\"");
+  cursor = second->start();
+  second->fill(cursor, allowed);
+  ASSERT_TRUE(second->advance_bytes(cursor, "b"));
+  second->fill(cursor, allowed);
+  EXPECT_EQ(small.gbnf("root ::= \"b\""), second);
+  EXPECT_NE(small.gbnf("root ::= \"a\""), first);
+
+  GrammarCache none(trie, 64, {}, 1);  // what is in use is kept in any case
+  const auto only = none.gbnf("root ::= \"a\"");
+  EXPECT_EQ(none.gbnf("root ::= \"a\""), only);
+}
+
 TEST(GrammarCache, ErrorsAreNotKept) {
   GrammarCache cache(test::demo_trie());
   for (int i = 0; i < 2; ++i) {

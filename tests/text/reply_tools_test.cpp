@@ -129,6 +129,70 @@ TEST(ReplyTools, GrammarsBeginWhereTheirTextBegins) {
   EXPECT_EQ(grammar(ReplyFormat::QwenXml, {.choice = {Mode::Required}}).starts_after, "");
 }
 
+// Whatever its parser reads without complaint, as far as a grammar can say that.
+TEST(ReplyTools, CallsThatAModelMakesByItselfAreFreeInBlanksAndOrder) {
+  test::GrammarRun qwen = run(grammar(ReplyFormat::QwenXml, {}));
+  const auto call = [](const std::string& parameters) {
+    return "\n<function=get_weather>\n" + parameters + "</function>\n</tool_call>";
+  };
+  const std::string unit = "<parameter=unit>\nC\n</parameter>\n";
+  for (const std::string& text :
+       {call(kCity + kDays), call(kDays + kCity), call(unit + kDays + kCity),
+        call(kDays + unit + kCity + "<parameter=exact>\ntrue\n</parameter>\n"),
+        std::string("<function=get_weather><parameter=days>3</parameter><parameter=city>Oslo"
+                    "</parameter></function></tool_call>")}) {
+    EXPECT_TRUE(qwen.accepts(text)) << text << "\nup to " << qwen.reach(text);
+    const Reply reply = parse_reply(ReplyFormat::QwenXml, {.tools = tools()}, "<tool_call>" + text);
+    ASSERT_EQ(reply.calls.size(), 1u) << text;
+    EXPECT_TRUE(reply.calls[0].complete) << text;
+  }
+  EXPECT_FALSE(qwen.begins(call(kCity + "</function>"))) << "days are required";
+  EXPECT_FALSE(qwen.begins(call(kCity + kCity))) << "each comes once";
+  EXPECT_FALSE(qwen.begins(call(unit + kCity + unit)));
+  EXPECT_FALSE(qwen.begins(call("<parameter=colour>")));
+  EXPECT_FALSE(qwen.begins(call("<parameter=unit>\n C"))) << "a blank would be part of the text";
+  EXPECT_FALSE(qwen.begins("\n<function=later>"));
+  EXPECT_FALSE(qwen.begins("\nI could call a function."));
+  EXPECT_FALSE(qwen.begins(call(kCity + kDays) + "\n")) << "what follows is free again";
+
+  test::GrammarRun hermes = run(grammar(ReplyFormat::Hermes, {}));
+  for (const char* text :
+       {"\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>",
+        "{\"name\":\"now\",\"arguments\":{ }}</tool_call>",
+        "\n{\n  \"name\": \"get_weather\",\n  \"arguments\": {\n    \"city\": \"Oslo\",\n"
+        "    \"days\": 2\n  }\n}\n</tool_call>"})
+    EXPECT_TRUE(hermes.accepts(text)) << text << "\nup to " << hermes.reach(text);
+  EXPECT_FALSE(hermes.begins("\n{\"name\": \"later\""));
+
+  const MarkedMarkup& markup = marked_markup(ReplyFormat::DeepSeek);
+  const std::string one =
+      fmt::format("{}now{}{{}}{}", markup.call_begin, markup.separator, markup.call_end);
+  test::GrammarRun deepseek = run(grammar(ReplyFormat::DeepSeek, {}));
+  EXPECT_TRUE(deepseek.accepts(one + one + std::string(markup.section_end)));
+  EXPECT_TRUE(deepseek.accepts(one + "\n" + one + "\n" + std::string(markup.section_end)));
+  EXPECT_FALSE(deepseek.accepts(one));
+}
+
+// More of them than a grammar could keep in every order: none is demanded then.
+TEST(ReplyTools, ManyDemandedParameters) {
+  Json properties = Json::object(), required = Json::array();
+  for (const char key : {'a', 'b', 'c', 'd', 'e', 'f', 'g'}) {
+    properties[std::string(1, key)] = {{"type", "integer"}};
+    required.push_back(std::string(1, key));
+  }
+  const Json many = Json::array(
+      {{{"type", "function"},
+        {"function",
+         {{"name", "many"},
+          {"parameters",
+           {{"type", "object"}, {"properties", properties}, {"required", required}}}}}}});
+  test::GrammarRun calls = run(tool_grammar(ReplyFormat::QwenXml, many, {}));
+  EXPECT_TRUE(
+      calls.accepts("<function=many><parameter=g>1</parameter><parameter=a>2</parameter>"
+                    "</function></tool_call>"));
+  EXPECT_FALSE(calls.begins("<function=many><parameter=g>x"));
+}
+
 TEST(ReplyTools, JsonGrammars) {
   test::GrammarRun hermes = run(grammar(ReplyFormat::Hermes, {.choice = {Mode::Required}}));
   EXPECT_TRUE(

@@ -247,4 +247,11 @@ ByteAutomaton compile_grammar(const Grammar& grammar, std::span<const GrammarMar
   return automaton;
 }
 
+std::size_t ByteAutomaton::bytes() const {
+  const auto of = [](const auto& list) { return list.capacity() * sizeof(list[0]); };
+  return of(byte_begin) + of(call_begin) + of(accepting) + of(tail) + of(need) + of(start) +
+         of(call_need) + of(rank) + of(start_by_rank) + of(byte_edges) + of(call_edges) +
+         of(class_byte) + of(markers) + sizeof(*this);
+}
+
 }  // namespace moeflux

@@ -54,6 +54,7 @@ struct ByteAutomaton {
   }
   std::size_t n_states() const { return accepting.size(); }
   std::size_t n_rules() const { return start.size(); }
+  std::size_t bytes() const;  // of memory
 
   // By state.
   std::vector<std::uint32_t> byte_begin, call_begin;  // and the end

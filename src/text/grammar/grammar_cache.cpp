@@ -15,8 +15,8 @@ std::string options_key(const JsonSchemaOptions& options) {
 }  // namespace
 
 GrammarCache::GrammarCache(std::shared_ptr<const TokenTrie> trie, std::size_t max_grammars,
-                           const TokenMaskLimits& limits)
-    : trie_(std::move(trie)), max_grammars_(max_grammars), limits_(limits) {}
+                           const TokenMaskLimits& limits, std::size_t max_bytes)
+    : trie_(std::move(trie)), max_grammars_(max_grammars), limits_(limits), max_bytes_(max_bytes) {}
 
 std::shared_ptr<TokenMasks> GrammarCache::gbnf(std::string_view text, const GbnfSchemas& schemas) {
   // JSON between the parts, so that no two grammars have one key.
@@ -42,7 +42,18 @@ std::shared_ptr<TokenMasks> GrammarCache::find(const std::string& key) {
                                [&](const Entry& entry) { return entry.key == key; });
   if (at == entries_.end()) return nullptr;
   entries_.splice(entries_.begin(), entries_, at);
+  keep_within_limits();
   return at->masks;
+}
+
+void GrammarCache::keep_within_limits() {
+  std::size_t n_kept = 0, bytes = 0;
+  for (const Entry& entry : entries_) {
+    bytes += entry.masks->bytes();
+    if (n_kept > 0 && (bytes > max_bytes_ || n_kept == max_grammars_)) break;
+    ++n_kept;
+  }
+  while (entries_.size() > n_kept) entries_.pop_back();
 }
 
 // Compiles without the lock: a large grammar of one client does not hold up the others.
@@ -53,7 +64,7 @@ std::shared_ptr<TokenMasks> GrammarCache::find_or_make(std::string key,
   auto masks = std::make_shared<TokenMasks>(std::move(automaton), trie_, limits_);
   const std::lock_guard lock(mutex_);
   entries_.push_front({std::move(key), masks});
-  if (entries_.size() > max_grammars_) entries_.pop_back();
+  keep_within_limits();
   return masks;
 }
 

@@ -1,6 +1,10 @@
 // Compiled grammars of one vocabulary, the last used ones: a client that asks for the same schema
 // again gets what was learned the first time. Thread-safe; what it hands out stays valid on its
 // own.
+//
+// Grammars grow while they are used, each within its TokenMaskLimits. Whenever one is asked for,
+// the least used are given up until all that are kept fit into max_bytes. So there are at most as
+// many bytes as that, and as the grammars of the answers being given may take.
 #pragma once
 
 #include <functional>
@@ -18,8 +22,10 @@ namespace moeflux {
 
 class GrammarCache {
  public:
-  explicit GrammarCache(std::shared_ptr<const TokenTrie> trie, std::size_t max_grammars = 16,
-                        const TokenMaskLimits& limits = {});
+  static constexpr std::size_t kMaxBytes = std::size_t{64} << 20;
+
+  explicit GrammarCache(std::shared_ptr<const TokenTrie> trie, std::size_t max_grammars = 64,
+                        const TokenMaskLimits& limits = {}, std::size_t max_bytes = kMaxBytes);
 
   // Each throws what parsing and compiling the grammar throws.
   std::shared_ptr<TokenMasks> gbnf(std::string_view text, const GbnfSchemas& schemas = {});
@@ -34,10 +40,12 @@ class GrammarCache {
   };
   std::shared_ptr<TokenMasks> find_or_make(std::string key, const std::function<Grammar()>& make);
   std::shared_ptr<TokenMasks> find(const std::string& key);
+  void keep_within_limits();  // the first entry stays in any case
 
   std::shared_ptr<const TokenTrie> trie_;
   std::size_t max_grammars_;
   TokenMaskLimits limits_;
+  std::size_t max_bytes_;
   std::mutex mutex_;
   std::list<Entry> entries_;  // the last used first
 };

@@ -107,6 +107,11 @@ void TokenMasks::fill(Cursor& cursor, std::span<std::uint8_t> allowed) {
   mask_order_.push_back(cursor.state_);
 }
 
+std::size_t TokenMasks::bytes() {
+  const std::lock_guard lock(mutex_);
+  return compiled_->bytes() + automaton_.bytes() + masks_.size() * (n_ids() / 8);
+}
+
 TokenMasks::Counts TokenMasks::counts() {
   const std::lock_guard lock(mutex_);
   counts_.n_states = automaton_.n_states();

@@ -54,6 +54,7 @@ class TokenMasks {
   void fill(Cursor& cursor, std::span<std::uint8_t> allowed);
 
   std::size_t n_ids() const { return trie_->n_ids(); }
+  std::size_t bytes();  // of memory, the tree of the vocabulary not counted
   struct Counts {
     std::uint64_t masks_computed = 0, masks_reused = 0, times_cleared = 0;
     std::size_t n_states = 0, automaton_bytes = 0;

@@ -1,7 +1,7 @@
 // OpenAI's own client against /v1/chat/completions and /v1/completions.
 import assert from 'node:assert/strict';
 
-import {library, weather, withServer} from './setup.mjs';
+import {library, rain, weather, withServer} from './setup.mjs';
 
 const {default: OpenAI} = await library('openai', '6.49.0');
 
@@ -51,10 +51,10 @@ await withServer(async (url) => {
     tools,
     messages: [
       ...question, called.message,
-      {role: 'tool', tool_call_id: call.id, content: '{"weather": "rain"}'}
+      {role: 'tool', tool_call_id: call.id, content: rain}
     ],
   });
-  assert.ok(after.choices[0].message.content.length > 0);
+  assert.equal(after.choices[0].message.content, 'It is 21 degrees and rainy in Rabat.');
 
   const several = await client.chat.completions.create(
       {...plain, messages, n: 2, logprobs: true, top_logprobs: 2, max_tokens: 3, seed: 1});
@@ -62,8 +62,8 @@ await withServer(async (url) => {
   assert.equal(several.choices[0].finish_reason, 'length');
   assert.equal(several.choices[0].logprobs.content.length, 3);
 
-  const prompt =
-      '<|im_start|>user\nWhat is 12 + 30?<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n';
+  const prompt = '<|im_start|>user\nWhat is 12 + 30?<|im_end|>\n' +
+      '<|im_start|>assistant\n<think>\n\n</think>\n\n';
   const completion = await client.completions.create({model: 'demo', temperature: 0, prompt});
   assert.equal(completion.choices[0].text, '12 + 30 = 42');
   let streamed = '';

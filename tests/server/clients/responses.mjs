@@ -1,7 +1,7 @@
 // OpenAI's own client against /v1/responses.
 import assert from 'node:assert/strict';
 
-import {library, weather, withServer} from './setup.mjs';
+import {library, rain, weather, withServer} from './setup.mjs';
 
 const {default: OpenAI} = await library('openai', '6.49.0');
 
@@ -37,10 +37,9 @@ await withServer(async (url) => {
   assert.equal(called.name, 'get_weather');
   assert.deepEqual(JSON.parse(called.arguments), {city: 'Rabat'});
   const {parsed_arguments, ...call} = called;
-  const output = {
-    type: 'function_call_output', call_id: call.call_id, output: '{"weather": "rain"}'};
+  const output = {type: 'function_call_output', call_id: call.call_id, output: rain};
   const after = await client.responses.create({...plain, input: [...input, call, output], tools});
-  assert.ok(after.output_text.length > 0);
+  assert.equal(after.output_text, 'It is 21 degrees and rainy in Rabat.');
 
   const cut = await client.responses.create(
       {...plain, input: 'What is 12 + 30?', max_output_tokens: 3});

@@ -1,11 +1,11 @@
-#include "cli/suggestion.h"
+#include "base/suggestion.h"
 
 #include <algorithm>
 #include <numeric>
 #include <string_view>
 #include <utility>
 
-namespace moeflux::cli {
+namespace moeflux {
 namespace {
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
@@ -39,4 +39,4 @@ std::string closest(const std::string& word, const std::vector<std::string>& can
   return best;
 }
 
-}  // namespace moeflux::cli
+}  // namespace moeflux

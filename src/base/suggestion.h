@@ -1,0 +1,13 @@
+// What a mistyped word was meant to be.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace moeflux {
+
+// The candidate that differs from `word` by few typing errors, or "" when none is close enough to
+// be more than a guess.
+std::string closest(const std::string& word, const std::vector<std::string>& candidates);
+
+}  // namespace moeflux

@@ -1,0 +1,27 @@
+// Where a server is: http://host[:port][/base], host[:port] (port 9099 unless given), or a UNIX
+// socket as unix:/path or as a path that ends in .sock. A base that ends in /v1 is meant without
+// it: that is what other programs ask for. There is no TLS.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace moeflux::cli {
+
+inline constexpr const char* kDefaultServer = "http://127.0.0.1:9099";
+
+struct ServerAddress {
+  std::string host, port;  // the host without the brackets of an IPv6 address
+  std::string socket;      // the path of a UNIX socket; then there is no host
+  std::string base;        // "", or "/base"
+
+  std::string authority() const;  // "127.0.0.1:9099", for the Host header
+  std::string text() const;       // for messages
+};
+
+// Throws Error(BadInput), or Error(Unsupported) for https; both say what to write instead.
+ServerAddress parse_server_address(const std::string& text);
+
+std::string percent_encoded(std::string_view text);  // for a query
+
+}  // namespace moeflux::cli

@@ -1,0 +1,245 @@
+#include "engine/model_catalog.h"
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+
+#include <sys/stat.h>
+
+#include "base/error.h"
+#include "base/suggestion.h"
+#include "engine/parameter_count.h"
+#include "families/family.h"
+#include "source/container.h"
+#include "source/flash_moe.h"
+#include "source/safetensors.h"
+#include "source/shard_names.h"
+
+namespace moeflux {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kLevels = 2;        // "org/name"
+constexpr int kLevelsInside = 3;  // of a model's own directories, such as packed_experts/
+constexpr std::size_t kMaxFiles = 100'000, kMaxModels = 10'000;
+constexpr std::string_view kTag = ":latest";
+
+bool holds_model(const std::string& directory) {
+  return holds_container(directory) || holds_unfinished_container(directory) ||
+         holds_flash_moe(directory) || holds_safetensors(directory) ||
+         file_exists(directory + "/config.json");
+}
+
+// Weights in a form that is not read: better listed with the reason than not at all.
+bool holds_other_weights(const std::string& directory) {
+  const std::vector<std::string> names = list_files(directory);
+  return std::any_of(names.begin(), names.end(), [](const std::string& name) {
+    return name.ends_with(".gguf") || name.ends_with(".safetensors") ||
+           (name.starts_with("pytorch_model") && name.ends_with(".bin"));
+  });
+}
+
+std::vector<std::string> list_directories(const std::string& directory) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    std::error_code ignored;
+    std::string name = it->path().filename().string();
+    if (!name.starts_with('.') && it->is_directory(ignored)) names.push_back(std::move(name));
+    if (names.size() >= kMaxModels) break;
+  }
+  if (error) fail(Errc::Io, "{}: cannot list the directory: {}", directory, error.message());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// Adds up the files below, by the file system's own words.
+void measure(const std::string& directory, int levels, std::size_t& n_files, CatalogEntry& entry) {
+  std::error_code error;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    struct stat info {};
+    const std::string path = it->path().string();
+    if (++n_files > kMaxFiles) return;
+    if (::stat(path.c_str(), &info) != 0) continue;
+    if (S_ISDIR(info.st_mode) && levels > 1) measure(path, levels - 1, n_files, entry);
+    if (!S_ISREG(info.st_mode)) continue;
+    entry.bytes += static_cast<std::uint64_t>(info.st_size);
+    entry.modified = std::max<std::int64_t>(entry.modified, info.st_mtime);
+  }
+}
+
+// What can be said of a model without opening it.
+CatalogEntry make_entry(const std::string& path, const std::string& name) {
+  CatalogEntry entry{.name = name, .path = path};
+  std::size_t n_files = 0;
+  measure(path, kLevelsInside, n_files, entry);
+  return entry;
+}
+
+void add_models(const std::string& directory, const std::string& prefix, int levels,
+                std::vector<CatalogEntry>& entries) {
+  for (const std::string& base : list_directories(directory)) {
+    const std::string path = directory + "/" + base;
+    if (entries.size() >= kMaxModels) return;
+    try {
+      if (holds_model(path)) {
+        entries.push_back(make_entry(path, prefix + base));
+        continue;
+      }
+      const std::size_t n_before = entries.size();
+      if (levels > 1) add_models(path, prefix + base + "/", levels - 1, entries);
+      if (entries.size() == n_before && holds_other_weights(path))
+        entries.push_back(make_entry(path, prefix + base));
+    } catch (const Error& error) {
+      entries.push_back({.name = prefix + base, .path = path, .problem = error.what()});
+    }
+  }
+}
+
+std::string name_of(const std::string& directory) {
+  std::error_code error;
+  fs::path path = fs::absolute(directory, error).lexically_normal();
+  if (path.filename().empty()) path = path.parent_path();
+  return path.filename().empty() ? "model" : path.filename().string();
+}
+
+std::vector<CatalogEntry> look_at(const std::string& directory) {
+  std::vector<CatalogEntry> entries;
+  if (!directory_exists(directory)) fail(Errc::NotFound, "{}: no such directory", directory);
+  if (holds_model(directory)) {
+    entries.push_back(make_entry(directory, name_of(directory)));
+  } else {
+    add_models(directory, "", kLevels, entries);
+  }
+  std::sort(entries.begin(), entries.end(),
+            [](const CatalogEntry& a, const CatalogEntry& b) { return a.name < b.name; });
+  return entries;
+}
+
+// Opens it, to know what it is. Only headers are read.
+void inspect(CatalogEntry& entry) {
+  if (!entry.problem.empty()) return;
+  try {
+    const auto source = open_source(entry.path);
+    entry.format = layout_name(source->layout());
+    std::uint64_t bytes = 0;  // stripes may lie on other drives
+    for (int i = 0; i < source->n_disk_files(); ++i) bytes += source->disk_file(i).size();
+    entry.bytes = std::max(entry.bytes, bytes);
+    const ModelDescription model = describe_model(*source);
+    const ParameterCount count = count_parameters(model.index);
+    entry.family = model.family->name;
+    entry.n_parameters = count.n_parameters;
+    entry.expert_bits = count.expert_bits;
+  } catch (const std::exception& error) {
+    entry.problem = error.what();
+  }
+}
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  std::transform(out.begin(), out.end(), out.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return out;
+}
+
+std::string last_part(const std::string& name) {
+  return name.substr(name.rfind('/') + 1);
+}
+
+// The name that was perhaps meant; "" when none is near.
+std::string near_name(const std::vector<CatalogEntry>& models, std::string_view name) {
+  std::vector<std::string> whole, parts;
+  for (const CatalogEntry& each : models) {
+    whole.push_back(lower(each.name));
+    parts.push_back(lower(last_part(each.name)));
+  }
+  std::string near = closest(lower(name), whole);
+  if (near.empty()) near = closest(lower(name), parts);
+  const auto found = std::find_if(models.begin(), models.end(), [&](const CatalogEntry& each) {
+    return lower(each.name) == near || lower(last_part(each.name)) == near;
+  });
+  return near.empty() || found == models.end() ? "" : found->name;
+}
+
+[[noreturn]] void refuse_unknown(const std::vector<CatalogEntry>& models, std::string_view name) {
+  constexpr std::size_t kMostNamed = 20;
+  if (models.empty()) fail(Errc::NotFound, "model '{}' not found: there are none", name);
+  const std::string near = near_name(models, name);
+  std::string list;
+  for (std::size_t i = 0; i < std::min(models.size(), kMostNamed); ++i)
+    list += (i > 0 ? ", " : "") + models[i].name;
+  if (models.size() > kMostNamed) list += fmt::format(" and {} more", models.size() - kMostNamed);
+  fail(Errc::NotFound, "model '{}' not found{}; there are: {}", name,
+       near.empty() ? "" : fmt::format(", did you mean {}?", near), list);
+}
+
+// The one model that `matches`; null when there is none.
+template <class Matches>
+const CatalogEntry* find_only(const std::vector<CatalogEntry>& models, std::string_view name,
+                              Matches matches) {
+  const CatalogEntry* found = nullptr;
+  for (const CatalogEntry& each : models) {
+    if (!matches(each.name)) continue;
+    if (found != nullptr)
+      fail(Errc::BadInput, "{} may be {} or {}; give the whole name", name, found->name, each.name);
+    found = &each;
+  }
+  return found;
+}
+
+const CatalogEntry* find_called(const std::vector<CatalogEntry>& models, std::string_view name) {
+  const std::string low = lower(name);
+  if (const auto* found = find_only(models, name, [&](const auto& n) { return n == name; }))
+    return found;
+  if (const auto* found =
+          find_only(models, name, [&](const auto& n) { return last_part(n) == name; }))
+    return found;
+  if (const auto* found = find_only(models, name, [&](const auto& n) { return lower(n) == low; }))
+    return found;
+  return find_only(models, name, [&](const auto& n) { return lower(last_part(n)) == low; });
+}
+
+}  // namespace
+
+std::vector<CatalogEntry> list_models(const std::string& directory) {
+  std::vector<CatalogEntry> entries = look_at(directory);
+  for (CatalogEntry& each : entries) inspect(each);
+  return entries;
+}
+
+const CatalogEntry& find_model(const std::vector<CatalogEntry>& models, std::string_view name) {
+  if (const CatalogEntry* found = find_called(models, name)) return *found;
+  if (name.size() > kTag.size() && name.ends_with(kTag)) {
+    const std::string_view plain = name.substr(0, name.size() - kTag.size());
+    if (const CatalogEntry* found = find_called(models, plain)) return *found;
+  }
+  refuse_unknown(models, name);
+}
+
+ModelCatalog::ModelCatalog(std::string directory, std::chrono::milliseconds fresh)
+    : directory_(std::move(directory)), fresh_(fresh) {}
+
+void ModelCatalog::look() {
+  std::vector<Known> now;
+  for (CatalogEntry& entry : look_at(directory_)) {
+    const auto same = std::find_if(known_.begin(), known_.end(), [&](const Known& each) {
+      return each.seen.path == entry.path && each.seen.bytes == entry.bytes &&
+             each.seen.modified == entry.modified && each.seen.problem == entry.problem;
+    });
+    now.push_back({entry, same == known_.end() ? entry : same->opened});
+    if (same == known_.end()) inspect(now.back().opened);
+  }
+  known_ = std::move(now);
+  looked_ = std::chrono::steady_clock::now();
+}
+
+std::vector<CatalogEntry> ModelCatalog::list() {
+  const std::lock_guard lock(mutex_);
+  if (!looked_ || std::chrono::steady_clock::now() - *looked_ >= fresh_) look();
+  std::vector<CatalogEntry> entries;
+  for (const Known& each : known_) entries.push_back(each.opened);
+  return entries;
+}
+
+}  // namespace moeflux
