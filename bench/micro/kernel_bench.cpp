@@ -146,8 +146,8 @@ void exact(benchmark::State& state, const KernelTable& table, const WeightFormat
 
 void q8_matmul(benchmark::State& state, const KernelTable& table, const WeightFormat& format,
                int digits, std::int64_t n, bool far) {
-  Matrices weights(format, kCols, far ? kFarBytes : 0);
-  const Q8Layout layout(format, kCols, digits, n);
+  Matrices weights(arranged(format, true), kCols, far ? kFarBytes : 0);
+  const Q8Layout layout(format, kCols, digits);
   const std::vector<float> x = random_floats(n * kCols);
   AlignedBuffer rounded(static_cast<std::size_t>(n * layout.row_bytes));
   for (std::int64_t i = 0; i < n; ++i) {
@@ -171,7 +171,7 @@ void q8_matmul(benchmark::State& state, const KernelTable& table, const WeightFo
 }
 
 void quantize(benchmark::State& state, const KernelTable& table, const WeightFormat& format) {
-  const Q8Layout layout(format, kCols, 2, 1);
+  const Q8Layout layout(format, kCols, 2);
   const std::vector<float> x = random_floats(kCols);
   AlignedBuffer rounded(static_cast<std::size_t>(layout.row_bytes));
   for (auto _ : state) {
@@ -193,7 +193,7 @@ void add_all(const KernelTable& table) {
       add(fmt::format("{}/exact/{}/n{}", isa, name, n),
           [&, n](benchmark::State& state) { exact(state, table, f, n); });
     }
-    if (!cpu::has_q8(format)) continue;
+    if (!cpu::has_q8(arranged(format, true))) continue;
     for (const int digits : {1, 2}) {
       for (const std::int64_t n : {1, 16, 64, 512}) {
         add(fmt::format("{}/{}/{}/n{}", isa, digits == 1 ? "fast" : "fine", name, n),

@@ -47,6 +47,12 @@ enum class Precision {
 };
 std::string_view precision_name(Precision precision);  // "exact", "fine", "fast"
 
+// Whether matmul() and ffns() take affine weights in panels (quant/panels.h) or in rows. All other
+// operations take them in rows, embed() either way.
+inline bool wants_panels(Precision precision) {
+  return precision != Precision::Exact;
+}
+
 struct BackendOptions {
   std::string_view cpu_isa = {};  // "scalar", "avx2", ...; empty: the best this processor has
   int n_threads = 0;              // 0: one per physical core this process may use

@@ -123,8 +123,9 @@ std::string identity_of(const ModelSource& source, const ConvertPlan& plan,
   for (const std::string& name : plan.dense) text += name + "\n";
   for (const PlannedBank& bank : plan.banks) {
     for (const PlannedMatrix& matrix : bank.matrices) {
-      text += fmt::format("{} {} {} {} {}\n", matrix.module, bank.n_experts, matrix.rows,
-                          matrix.cols, describe(matrix.format));
+      text +=
+          fmt::format("{} {} {} {} {}{}\n", matrix.module, bank.n_experts, matrix.rows, matrix.cols,
+                      describe(matrix.format), matrix.format.in_panels ? " panels" : "");
     }
   }
   for (const StripeShare& share : stripes.shares) {

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "convert/dense_tensors.h"
+#include "quant/panels.h"
 
 namespace moeflux {
 namespace {
@@ -94,6 +95,7 @@ class BankPlanner {
                        .group = requantize_->group,
                        .scale_dtype = DType::BF16};
     }
+    matrix.format = arranged(matrix.format, /*in_panels=*/true);
     planned_.matrices.push_back(std::move(matrix));
   }
 
@@ -163,9 +165,9 @@ std::vector<ContainerSpec::Tensor> PlannedMatrix::planes() const {
       return {{weight, DType::BF16, {rows, cols}}};
     case WeightKind::Affine: {
       const std::int64_t groups = scales_per_row(format, cols);
-      return {{weight, DType::U32, {rows, cols * format.bits / 32}},
-              {module + ".scales", format.scale_dtype, {rows, groups}},
-              {module + ".biases", format.scale_dtype, {rows, groups}}};
+      return {{weight, DType::U32, {rows, cols * format.bits / 32}, format.in_panels},
+              {module + ".scales", format.scale_dtype, {rows, groups}, format.in_panels},
+              {module + ".biases", format.scale_dtype, {rows, groups}, format.in_panels}};
     }
     case WeightKind::Fp8Block: {
       const std::int64_t block_rows = (rows + format.block - 1) / format.block;

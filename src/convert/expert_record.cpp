@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "quant/codec.h"
+#include "quant/panels.h"
 #include "source/checksum.h"
 
 namespace moeflux {
@@ -35,8 +36,16 @@ void RecordBuilder::copy(const StoredMatrix& from, std::span<const ContainerPlan
     const ContainerPlane& plane = planes[next++];
     MOEFLUX_ASSERT(plane.bytes == extent.bytes);
     source_.read(extent, std::span(record_).subspan(plane.offset, plane.bytes));
+    arrange(plane, from.format.in_panels);
   }
   MOEFLUX_ASSERT(next == planes.size());
+}
+
+// A plane of the record that was written in rows or in panels becomes what it is to be.
+void RecordBuilder::arrange(const ContainerPlane& plane, bool is_in_panels) {
+  if (plane.in_panels == is_in_panels) return;
+  arrange_plane(record_.data() + plane.offset, plane.shape[0], plane.shape[1],
+                dtype_size(plane.dtype), plane.in_panels);
 }
 
 SquaredError RecordBuilder::requantize(const PlannedMatrix& matrix, int expert,
@@ -74,6 +83,7 @@ SquaredError RecordBuilder::requantize(const PlannedMatrix& matrix, int expert,
     sums.add(quantize_affine_row(row_, matrix.format.bits, matrix.format.group,
                                  {.data = at(0), .scales = at(1), .biases = at(2)}));
   }
+  for (const ContainerPlane& plane : planes) arrange(plane, /*is_in_panels=*/false);
   return sums;
 }
 

@@ -26,6 +26,7 @@ class RecordBuilder {
 
  private:
   void copy(const StoredMatrix& from, std::span<const ContainerPlane> planes);
+  void arrange(const ContainerPlane& plane, bool is_in_panels);
   SquaredError requantize(const PlannedMatrix& matrix, int expert,
                           std::span<const ContainerPlane> planes);
 

@@ -19,7 +19,7 @@ constexpr int kMaxThreads = 8;
 constexpr double kMaxSkew = 4;
 // Part of a container's identity: another way of making weights must not go on where an older one
 // stopped.
-constexpr int kGeneratorVersion = 1;
+constexpr int kGeneratorVersion = 2;
 
 // Files of two layouts in one directory would be read as either.
 void refuse_other_layouts(const std::string& directory, SynthFormat format) {

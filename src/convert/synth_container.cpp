@@ -7,6 +7,7 @@
 #include "convert/container_writer.h"
 #include "convert/synth_writers.h"
 #include "families/family.h"
+#include "quant/panels.h"
 
 namespace moeflux {
 namespace {
@@ -24,6 +25,11 @@ double seconds_since(Clock::time_point start) {
 
 ContainerSpec::Tensor tensor_of(const SynthPlane& plane) {
   return {plane.name, plane.dtype, plane.shape};
+}
+
+// All experts are affine.
+ContainerSpec::Tensor expert_tensor(const SynthPlane& plane) {
+  return {plane.name, plane.dtype, plane.shape, /*in_panels=*/true};
 }
 
 class ContainerSynthesis {
@@ -78,7 +84,7 @@ class ContainerSynthesis {
       ContainerSpec::Bank& bank = spec.banks.emplace_back();
       bank.n_experts = job_.plan.banks[b].n_experts;
       for (const SynthExpertPlane& plane : banks_[b]) {
-        bank.planes.push_back(tensor_of(plane.plane()));
+        bank.planes.push_back(expert_tensor(plane.plane()));
       }
     }
     return spec;
@@ -132,6 +138,8 @@ class ContainerSynthesis {
             const ContainerPlane& to = layout.planes[p];
             banks_[b][p].fill(static_cast<int>(expert),
                               std::span(record).subspan(to.offset, to.bytes));
+            arrange_plane(record.data() + to.offset, to.shape[0], to.shape[1], dtype_size(to.dtype),
+                          /*to_panels=*/true);
           }
           writer.write_record(b, expert, record);
           meter.add(record.size());

@@ -50,7 +50,7 @@ Engine::Engine(std::shared_ptr<const ModelSource> source, const EngineOptions& o
       governor_({0}) {
   load_text();
   auto reader = make_reader(source_->disk_paths(), options.reader);
-  ExpertStore store(source_, model_.index.experts);
+  ExpertStore store(source_, model_.index.experts, wants_panels(precision_));
   sizes_ = measure_sizes(*source_, model_, store.slot_bytes());
   plan_ = plan_memory(config(), sizes_,
                       {.memory_bytes = budget_.ceiling(),
@@ -72,11 +72,15 @@ Engine::Engine(std::shared_ptr<const ModelSource> source, const EngineOptions& o
   draft_governor_ = DraftGovernor(plan_.max_drafts, plan_.n_slots < plan_.max_slots);
 
   program_ = budget_.reserve("program", plan_.program_bytes);
-  weights_ = std::make_unique<WeightStore>(*source_, model_.index.tensors, *reader, budget_,
-                                           options.progress);
   backend_ = std::make_unique<TimedBackend>(make_cpu_backend({.cpu_isa = options.cpu_isa,
                                                               .n_threads = options.n_threads,
                                                               .precision = options.precision}));
+  const auto parallel_for = [this](std::int64_t n, const auto& body) {
+    backend_->parallel_for(n, body);
+  };
+  weights_ = std::make_unique<WeightStore>(
+      *source_, model_.index.tensors, *reader, budget_, options.progress,
+      Arrangement{.in_panels = wants_panels(precision_), .parallel_for = parallel_for});
   // Where all experts fit there is nothing to choose.
   if (!options.profile_directory.empty() && plan_.n_slots < plan_.max_slots) {
     profile_.emplace(options.profile_directory, *source_, store.ids());
@@ -86,9 +90,7 @@ Engine::Engine(std::shared_ptr<const ModelSource> source, const EngineOptions& o
       ExpertStreamer::Options{.cache_bytes = plan_.cache_bytes(),
                               .policy = options.cache_policy,
                               .reader = std::move(reader),
-                              .parallel_for = [this](std::int64_t n, const auto& body) {
-                                backend_->parallel_for(n, body);
-                              }});
+                              .parallel_for = parallel_for});
   forward_ = std::make_unique<Forward>(Forward::Parts{.config = &config(),
                                                       .tensors = &weights_->tensors(),
                                                       .backend = backend_.get(),

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "quant/panels.h"
 #include "source/checksum.h"
 
 namespace moeflux {
@@ -48,8 +49,8 @@ std::vector<int> counts(const std::vector<ExpertBank>& banks) {
 }  // namespace
 
 ExpertStore::ExpertStore(std::shared_ptr<const ModelSource> source,
-                         const std::vector<ExpertBank>& banks)
-    : source_(std::move(source)), ids_(counts(banks)) {
+                         const std::vector<ExpertBank>& banks, bool in_panels)
+    : source_(std::move(source)), in_panels_(in_panels), ids_(counts(banks)) {
   for (const ExpertBank& bank : banks) {
     names_.push_back(bank.gate.at(0).name);
     for (int e = 0; e < bank.gate.count(); ++e)
@@ -120,27 +121,41 @@ std::uint64_t ExpertStore::read_bytes(ExpertKey key) const {
   return total;
 }
 
+WeightView ExpertStore::stored_view(const Matrix& m, const std::byte* slot) const {
+  const auto plane = [&](std::size_t i) {
+    return m.planes[i] == kNone ? nullptr : slot + m.planes[i];
+  };
+  return {.format = m.format,
+          .rows = m.rows,
+          .cols = m.cols,
+          .data = plane(0),
+          .scales = plane(1),
+          .biases = plane(2),
+          .block_row0 = m.block_row0};
+}
+
 ExpertView ExpertStore::view(ExpertKey key, const std::byte* slot) const {
   const auto matrix = [&](const Matrix& m) {
-    const auto plane = [&](int i) {
-      return m.planes[static_cast<std::size_t>(i)] == kNone
-                 ? nullptr
-                 : slot + m.planes[static_cast<std::size_t>(i)];
-    };
-    return WeightView{.format = m.format,
-                      .rows = m.rows,
-                      .cols = m.cols,
-                      .data = plane(0),
-                      .scales = plane(1),
-                      .biases = plane(2),
-                      .block_row0 = m.block_row0};
+    WeightView view = stored_view(m, slot);
+    view.format = arranged(m.format, in_panels_);
+    return view;
   };
   const Expert& expert = at(key);
   return {matrix(expert.matrices[0]), matrix(expert.matrices[1]), matrix(expert.matrices[2])};
 }
 
-void ExpertStore::check(ExpertKey key, const std::byte* slot) const {
+void ExpertStore::prepare(ExpertKey key, std::byte* slot) const {
   const Expert& expert = at(key);
+  check(expert, slot);
+  for (const Matrix& m : expert.matrices) {
+    if (arranged(m.format, in_panels_) == m.format) continue;
+    std::vector<std::byte> scratch(panel_scratch_bytes(m.format, m.cols));
+    const WeightView view = stored_view(m, slot);
+    for (std::int64_t p = 0; p < n_panels(m.rows); ++p) arrange_panel(view, p, scratch);
+  }
+}
+
+void ExpertStore::check(const Expert& expert, const std::byte* slot) const {
   if (expert.record == nullptr) return;
   const std::span bytes(slot + expert.record_slot_offset, expert.record->extent.bytes);
   if (checksum(bytes) != expert.record->checksum) {

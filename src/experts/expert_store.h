@@ -40,7 +40,10 @@ class ExpertStore {
  public:
   static constexpr std::uint64_t kBlock = 4096;
 
-  ExpertStore(std::shared_ptr<const ModelSource> source, const std::vector<ExpertBank>& banks);
+  // in_panels: whether affine matrices are to lie in panels (quant/panels.h) once they have been
+  // prepared.
+  ExpertStore(std::shared_ptr<const ModelSource> source, const std::vector<ExpertBank>& banks,
+              bool in_panels = false);
 
   int n_banks() const { return ids_.n_layers(); }
   int n_experts(int bank) const { return ids_.n_experts(bank); }
@@ -56,18 +59,19 @@ class ExpertStore {
   std::span<const ExpertRead> reads(ExpertKey key) const;
   std::uint64_t read_bytes(ExpertKey key) const;
 
-  // The matrices of an expert whose reads have landed in `slot`.
-  ExpertView view(ExpertKey key, const std::byte* slot) const;
+  // All reads of an expert have landed in `slot`: checks them and arranges them as view() says.
+  // Once for each landing. Throws Error(Io) naming the expert when the bytes do not have the
+  // checksum its container recorded.
+  void prepare(ExpertKey key, std::byte* slot) const;
 
-  // Throws Error(Io) naming the expert when the bytes in `slot` do not have the checksum its
-  // container recorded.
-  void check(ExpertKey key, const std::byte* slot) const;
+  // The matrices of an expert that has been prepared.
+  ExpertView view(ExpertKey key, const std::byte* slot) const;
 
   std::string name(ExpertKey key) const;  // for messages
 
  private:
   struct Matrix {
-    WeightFormat format;
+    WeightFormat format;  // as it is stored
     std::int64_t rows = 0, cols = 0, block_row0 = 0;
     std::array<std::uint64_t, 3>
         planes{};  // offsets in the slot of data, scales, biases; kNone when absent
@@ -81,9 +85,12 @@ class ExpertStore {
   static constexpr std::uint64_t kNone = UINT64_MAX;
 
   void place(const std::array<StoredMatrix, 3>& matrices);
+  void check(const Expert& expert, const std::byte* slot) const;
+  WeightView stored_view(const Matrix& matrix, const std::byte* slot) const;
   const Expert& at(ExpertKey key) const { return experts_[static_cast<std::size_t>(id(key))]; }
 
   std::shared_ptr<const ModelSource> source_;
+  bool in_panels_;
   ExpertIds ids_;
   std::vector<std::string> names_;  // of each bank
   std::vector<Expert> experts_;

@@ -182,7 +182,7 @@ void ExpertStreamer::check(int slot) {
            store_.source().disk_file(moved.failed.disk_file).path(), store_.name(key),
            moved.failed.bytes, moved.failed.offset, describe_read_error(moved.error));
     }
-    store_.check(key, cache_.memory(slot));
+    store_.prepare(key, cache_.memory(slot));
   } catch (const Error& error) {
     moved.why = error;
   }

@@ -20,6 +20,8 @@ struct GatedAttentionSpec {
 
 enum class GateActivation { Silu, Sigmoid };
 
+inline constexpr int kMaxConvWidth = 64;
+
 // Gated delta rule: linear attention with a recurrent state [d_key, d_value] per value head, fed by
 // a short causal convolution.
 struct GatedDeltaSpec {
@@ -27,7 +29,7 @@ struct GatedDeltaSpec {
   int n_value_heads = 0;
   int d_key = 0;
   int d_value = 0;
-  int conv_width = 0;
+  int conv_width = 0;  // at most kMaxConvWidth
   GateActivation output_gate = GateActivation::Silu;
 
   int key_dim() const { return n_key_heads * d_key; }

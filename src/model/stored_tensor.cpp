@@ -1,11 +1,17 @@
 #include "model/stored_tensor.h"
 
 #include "base/error.h"
+#include "quant/panels.h"
 
 namespace moeflux {
 
 StoredMatrix StoredMatrix::slice(std::int64_t begin, std::int64_t count) const {
   MOEFLUX_ASSERT(begin >= 0 && count > 0 && begin + count <= rows);
+  if (format.in_panels &&
+      (begin % kPanelRows != 0 || (count % kPanelRows != 0 && begin + count != rows))) {
+    fail(Errc::Unsupported, "tensor \"{}\": rows {} to {} are no whole panels", name, begin,
+         begin + count);
+  }
   StoredMatrix part = *this;
   part.rows = count;
   const auto take = [](Extent& extent, std::int64_t first, std::int64_t n, std::int64_t row_bytes) {

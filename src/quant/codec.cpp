@@ -1,10 +1,13 @@
 #include "quant/codec.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
+
+#include "quant/panels.h"
 
 namespace moeflux {
 namespace {
@@ -42,21 +45,40 @@ void unpack_8_codes(const std::byte* at, int bits, std::array<float, 8>& codes) 
   }
 }
 
+// Where the codes, scales and biases of one row lie: `step` elements apart.
+struct AffineRow {
+  AffineRow(const WeightView& m, std::int64_t row) {
+    const WeightFormat& f = m.format;
+    const auto scale_size = static_cast<std::int64_t>(dtype_size(f.scale_dtype));
+    const std::int64_t row_bytes = data_row_bytes(f, m.cols);
+    const std::int64_t row_scales = m.cols / f.group * scale_size;
+    const std::int64_t first = f.in_panels ? row / kPanelRows * kPanelRows : row;
+    step = f.in_panels ? std::min(kPanelRows, m.rows - first) : 1;
+    data = m.data + first * row_bytes + (row - first) * 4;
+    scales = m.scales + first * row_scales + (row - first) * scale_size;
+    biases = m.biases + first * row_scales + (row - first) * scale_size;
+  }
+  const std::byte *data, *scales, *biases;
+  std::int64_t step;
+};
+
 void decode_affine_row(const WeightView& m, std::int64_t row, float* out) noexcept {
   const WeightFormat& f = m.format;
   const auto scale_size = static_cast<std::int64_t>(dtype_size(f.scale_dtype));
-  const std::int64_t n_groups = m.cols / f.group;
-  const std::byte* data = m.data + row * data_row_bytes(f, m.cols);
-  const std::byte* scales = m.scales + row * n_groups * scale_size;
-  const std::byte* biases = m.biases + row * n_groups * scale_size;
+  const AffineRow r(m, row);
+  const std::byte* data = r.data;
+  std::array<std::byte, 32> some;  // 32 codes are `bits` dwords
   std::array<float, 8> codes;
-  for (std::int64_t g = 0; g < n_groups; ++g) {
-    const float scale = decode_one(f.scale_dtype, scales + g * scale_size);
-    const float bias = decode_one(f.scale_dtype, biases + g * scale_size);
-    for (int i = 0; i < f.group; i += 8) {
-      unpack_8_codes(data, f.bits, codes);
-      data += f.bits;
-      for (const float code : codes) *out++ = scale * code + bias;
+  for (std::int64_t g = 0; g < m.cols / f.group; ++g) {
+    const float scale = decode_one(f.scale_dtype, r.scales + g * r.step * scale_size);
+    const float bias = decode_one(f.scale_dtype, r.biases + g * r.step * scale_size);
+    for (int i = 0; i < f.group; i += 32) {
+      for (int d = 0; d < f.bits; ++d, data += 4 * r.step)
+        std::memcpy(&some[static_cast<std::size_t>(4 * d)], data, 4);
+      for (int k = 0; k < 4; ++k) {
+        unpack_8_codes(&some[static_cast<std::size_t>(f.bits * k)], f.bits, codes);
+        for (const float code : codes) *out++ = scale * code + bias;
+      }
     }
   }
 }

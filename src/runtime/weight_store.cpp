@@ -1,5 +1,6 @@
 #include "runtime/weight_store.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 #include <vector>
@@ -7,6 +8,7 @@
 #include "base/error.h"
 #include "model/map_tensors.h"
 #include "quant/codec.h"
+#include "quant/panels.h"
 #include "source/checksum.h"
 
 namespace moeflux {
@@ -58,16 +60,37 @@ class Drain {
   AsyncReader& reader_;
 };
 
+// Matrices of which single rows or heads are taken, not products with all of them.
+std::vector<const StoredMatrix*> matrices_by_rows(const ModelTensors<Stored>& stored) {
+  std::vector<const StoredMatrix*> list;
+  if (!stored.head.empty()) list.push_back(&stored.embed);
+  const auto add = [&](const LayerTensors<Stored>& layer) {
+    const auto* mla = std::get_if<MlaTensors<Stored>>(&layer.mixer);
+    if (mla != nullptr) list.insert(list.end(), {&mla->kv_b, &mla->embed_q, &mla->unembed});
+  };
+  for (const LayerTensors<Stored>& layer : stored.layers) add(layer);
+  if (stored.mtp) add(stored.mtp->layer);
+  return list;
+}
+
 class Loader {
  public:
-  Loader(const ModelSource& source, AsyncReader& reader, std::byte* memory)
-      : source_(source), reader_(reader), memory_(memory) {}
+  Loader(const ModelSource& source, AsyncReader& reader, std::byte* memory,
+         const Arrangement& arrangement, const ModelTensors<Stored>& stored)
+      : source_(source), reader_(reader), memory_(memory), arrangement_(arrangement) {
+    by_rows_ = matrices_by_rows(stored);
+  }
 
   WeightView operator()(const StoredMatrix& m) {
     WeightView view{.format = m.format, .rows = m.rows, .cols = m.cols, .block_row0 = m.block_row0};
     view.data = plane(m.data);
     view.scales = plane(m.scales);
     view.biases = plane(m.biases);
+    const bool in_panels =
+        arrangement_.in_panels && std::find(by_rows_.begin(), by_rows_.end(), &m) == by_rows_.end();
+    const WeightFormat wanted = arranged(m.format, in_panels);
+    if (!(wanted == m.format) && !view.empty()) to_arrange_.push_back(view);
+    view.format = wanted;
     return view;
   }
 
@@ -97,6 +120,7 @@ class Loader {
       if (progress) progress(done, total);
     }
     for (const auto& [extent, place] : planes_) check(extent, place);
+    arrange();
   }
 
  private:
@@ -129,9 +153,33 @@ class Loader {
          source_.path(), record->name);
   }
 
+  void arrange() const {
+    constexpr std::int64_t kPanelsPerTask = 32;
+    struct Task {
+      const WeightView* matrix;
+      std::int64_t begin, end;
+    };
+    std::vector<Task> tasks;
+    for (const WeightView& matrix : to_arrange_) {
+      const std::int64_t count = n_panels(matrix.rows);
+      for (std::int64_t begin = 0; begin < count; begin += kPanelsPerTask)
+        tasks.push_back({&matrix, begin, std::min(begin + kPanelsPerTask, count)});
+    }
+    const auto run = [&](std::int64_t i) {
+      const Task& task = tasks[static_cast<std::size_t>(i)];
+      std::vector<std::byte> scratch(panel_scratch_bytes(task.matrix->format, task.matrix->cols));
+      for (std::int64_t p = task.begin; p < task.end; ++p) arrange_panel(*task.matrix, p, scratch);
+    };
+    if (arrangement_.parallel_for) return arrangement_.parallel_for(std::ssize(tasks), run);
+    for (std::int64_t i = 0; i < std::ssize(tasks); ++i) run(i);
+  }
+
   const ModelSource& source_;
   AsyncReader& reader_;
   std::byte* memory_;
+  const Arrangement& arrangement_;
+  std::vector<const StoredMatrix*> by_rows_;
+  std::vector<WeightView> to_arrange_;  // as they lie when they have been read
   Layout layout_;
   std::vector<ReadOp> ops_;
   std::vector<std::pair<Extent, const std::byte*>> planes_;
@@ -155,10 +203,11 @@ std::uint64_t WeightStore::bytes_needed(const ModelTensors<Stored>& stored) {
 }
 
 WeightStore::WeightStore(const ModelSource& source, const ModelTensors<Stored>& stored,
-                         AsyncReader& reader, MemoryBudget& budget, const LoadProgress& progress)
+                         AsyncReader& reader, MemoryBudget& budget, const LoadProgress& progress,
+                         const Arrangement& arrangement)
     : reservation_(budget.reserve("dense weights", bytes_needed(stored))),
       memory_(reservation_.bytes()) {
-  Loader loader(source, reader, memory_.data());
+  Loader loader(source, reader, memory_.data(), arrangement, stored);
   tensors_ = map_tensors<Resident>(stored, [&](const auto& tensor) { return loader(tensor); });
   if (stored.head.empty()) tensors_.head = tensors_.embed;
   loader.read(progress);

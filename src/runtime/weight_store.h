@@ -12,6 +12,14 @@
 
 namespace moeflux {
 
+// How weights of products are to lie in memory.
+struct Arrangement {
+  bool in_panels = false;  // affine ones
+  // Calls the body for 0 .. n - 1, on several threads if it can.
+  std::function<void(std::int64_t n, const std::function<void(std::int64_t)>& body)> parallel_for =
+      {};
+};
+
 using LoadProgress = std::function<void(std::uint64_t bytes_done, std::uint64_t bytes_total)>;
 
 class WeightStore {
@@ -19,7 +27,8 @@ class WeightStore {
   // Reserves "dense weights" from `budget` before reading. Throws Error(OutOfMemory) or Error(Io).
   // `reader` reads the source's disk files. What has a checksum is checked.
   WeightStore(const ModelSource& source, const ModelTensors<Stored>& stored, AsyncReader& reader,
-              MemoryBudget& budget, const LoadProgress& progress);
+              MemoryBudget& budget, const LoadProgress& progress,
+              const Arrangement& arrangement = {});
 
   const ModelTensors<Resident>& tensors() const { return tensors_; }
   std::uint64_t bytes() const { return reservation_.bytes(); }

@@ -63,7 +63,8 @@ void add_bank(ModelSource& source, const ContainerBank& bank,
                       .file = bank.file,
                       .offset = plane.offset,
                       .bytes = plane.bytes * n,
-                      .slice_stride = bank.record_bytes};
+                      .slice_stride = bank.record_bytes,
+                      .in_panels = plane.in_panels};
     tensor.shape.insert(tensor.shape.begin(), bank.n_experts);
     source.add_tensor(plane.tensor, std::move(tensor));
   }

@@ -186,6 +186,7 @@ ContainerBank read_bank(const JsonFields& fields, const std::vector<ContainerFil
     ContainerPlane plane;
     plane.tensor = printable(entry.string("tensor"), kMaxNameBytes, entry.origin());
     read_place(entry, kPlaneAlignment, plane);
+    plane.in_panels = entry.boolean_or("panels", false);
     bank.planes.push_back(std::move(plane));
   });
   if (bank.planes.empty()) fail(Errc::BadInput, "{}: has no planes", fields.origin());
@@ -199,9 +200,9 @@ void read_head(const JsonFields& head, ContainerManifest& manifest) {
     fail(Errc::BadInput, "{}: \"format\" is not \"moeflux\"", head.origin());
   }
   const std::int64_t version = head.integer("version", 0, INT64_MAX);
-  if (version != kContainerVersion) {
+  if (version < 1 || version > kContainerVersion) {
     fail(Errc::Unsupported,
-         "{}: container version {} is not supported, this program reads version {}; convert the "
+         "{}: container version {} is not supported, this program reads 1 to {}; convert the "
          "model again or use a newer program",
          head.origin(), version, kContainerVersion);
   }

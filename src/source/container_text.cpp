@@ -34,11 +34,12 @@ Json bank_json(const ContainerBank& bank) {
                {"first_checksum", bank.first_checksum},
                {"planes", Json::array()}};
   for (const ContainerPlane& plane : bank.planes) {
-    json["planes"].push_back({{"tensor", plane.tensor},
-                              {"dtype", dtype_name(plane.dtype)},
-                              {"shape", shape_json(plane.shape)},
-                              {"offset", plane.offset},
-                              {"bytes", plane.bytes}});
+    Json& entry = json["planes"].emplace_back(Json{{"tensor", plane.tensor},
+                                                   {"dtype", dtype_name(plane.dtype)},
+                                                   {"shape", shape_json(plane.shape)},
+                                                   {"offset", plane.offset},
+                                                   {"bytes", plane.bytes}});
+    if (plane.in_panels) entry["panels"] = true;
   }
   return json;
 }
@@ -80,8 +81,9 @@ std::string container_fingerprint(const ContainerManifest& manifest,
   }
   for (const ContainerBank& bank : manifest.banks) {
     for (const ContainerPlane& plane : bank.planes) {
-      stream.add(fmt::format("{} {} {} {}\n", plane.tensor, dtype_name(plane.dtype),
-                             shape_text(plane.shape), plane.offset));
+      stream.add(fmt::format("{} {} {} {}{}\n", plane.tensor, dtype_name(plane.dtype),
+                             shape_text(plane.shape), plane.offset,
+                             plane.in_panels ? " panels" : ""));
     }
   }
   stream.add(checksums_file(checksums));

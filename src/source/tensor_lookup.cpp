@@ -139,7 +139,13 @@ Found take_affine(const Request& want, const Named& weight) {
   found.matrix.format = {.kind = WeightKind::Affine,
                          .bits = affine_bits(want, weight),
                          .group = affine_group(want, scales),
-                         .scale_dtype = dtype};
+                         .scale_dtype = dtype,
+                         .in_panels = weight.info->in_panels};
+  if (scales.info->in_panels != weight.info->in_panels ||
+      biases.info->in_panels != weight.info->in_panels) {
+    fail(Errc::BadInput, "{}: of \"{}\", its scales and its biases only some are in panels",
+         want.source.path(), weight.name);
+  }
   if (biases.info->dtype != dtype || biases.info->shape != scales.info->shape) {
     wrong_shape(want.source, biases,
                 fmt::format("the same as its scales, {} {}", dtype_name(dtype),

@@ -26,9 +26,16 @@ using test::RandomWeight;
 std::vector<WeightFormat> affine_formats() {
   std::vector<WeightFormat> formats;
   for (const WeightFormat& format : test::all_formats()) {
-    if (cpu::has_q8(format)) formats.push_back(format);
+    if (format.kind == WeightKind::Affine) formats.push_back(format);
   }
   return formats;
+}
+
+TEST(Q8, TakesAffineWeightsInPanels) {
+  for (const WeightFormat& format : test::all_formats()) {
+    EXPECT_EQ(cpu::has_q8(arranged(format, true)), format.kind == WeightKind::Affine);
+    EXPECT_FALSE(cpu::has_q8(format));
+  }
 }
 
 // Rows of activations in the layout of the fast path.
@@ -53,8 +60,8 @@ class Rows {
 
 std::vector<float> product(const KernelTable& table, const RandomWeight& weight,
                            const std::vector<float>& x, std::int64_t n, int digits) {
-  const WeightView w = weight.view();
-  const Q8Layout layout(w.format, w.cols, digits, n);
+  const WeightView w = weight.panels();
+  const Q8Layout layout(w.format, w.cols, digits);
   const Rows rows(*table.q8, layout, x);
   std::vector<float> y(static_cast<std::size_t>(n * w.rows), -7);
   std::vector<float> scratch(static_cast<std::size_t>(cpu::q8_scratch_floats(layout)));
@@ -76,7 +83,7 @@ TEST(Q8, TheReferenceIsCloseToTheExactProduct) {
   for (const WeightFormat& format : affine_formats()) {
     const std::int64_t cols = test::fitting_cols(format, 300);
     const RandomWeight weight(random, format, 7, cols);
-    const std::int64_t n = Q8Layout::kTilesFrom;
+    const std::int64_t n = 2;
     const std::vector<float> x = random.floats(n * cols);
     for (const int digits : {1, 2}) {
       const std::vector<float> y = product(cpu::scalar_kernels(), weight, x, n, digits);
@@ -137,12 +144,10 @@ TEST_P(Q8Tables, RoundingIsTheReference) {
         x[257] = -1e-38f;
       }
       for (const int digits : {1, 2}) {
-        for (const std::int64_t n : {std::int64_t{1}, Q8Layout::kTilesFrom}) {
-          const Q8Layout layout(format, cols, digits, n);
-          const Rows want(cpu::q8_scalar(), layout, x), got(*table().q8, layout, x);
-          EXPECT_TRUE(std::memcmp(want.data(), got.data(), want.bytes().size()) == 0)
-              << test::format_name(format) << " " << cols << " digits " << digits << " n " << n;
-        }
+        const Q8Layout layout(format, cols, digits);
+        const Rows want(cpu::q8_scalar(), layout, x), got(*table().q8, layout, x);
+        EXPECT_TRUE(std::memcmp(want.data(), got.data(), want.bytes().size()) == 0)
+            << test::format_name(format) << " " << cols << " digits " << digits;
       }
     }
   }
@@ -172,13 +177,15 @@ TEST_P(Q8Tables, ProductsAreTheReference) {
 // More rows of activations than one pass over the weights takes.
 TEST_P(Q8Tables, ManyRowsAreTheReference) {
   Random random(7);
-  const WeightFormat format{WeightKind::Affine, 4, 128, 0, DType::F16};
-  const RandomWeight weight(random, format, 5, 4096);
   const std::int64_t n = 131;
   const std::vector<float> x = random.floats(n * 4096);
-  for (const int digits : {1, 2}) {
-    expect_same_bits(product(cpu::scalar_kernels(), weight, x, n, digits),
-                     product(table(), weight, x, n, digits));
+  for (const int bits : {4, 6}) {
+    const WeightFormat format{WeightKind::Affine, bits, 128, 0, DType::F16};
+    const RandomWeight weight(random, format, 5, 4096);
+    for (const int digits : {1, 2}) {
+      expect_same_bits(product(cpu::scalar_kernels(), weight, x, n, digits),
+                       product(table(), weight, x, n, digits));
+    }
   }
 }
 
@@ -186,7 +193,7 @@ TEST_P(Q8Tables, TheLargestCodesDoNotOverflow) {
   for (const int bits : {2, 3, 4, 5, 6, 8}) {
     for (const int group : {32, 64, 128}) {
       const std::int64_t cols = 512;
-      const WeightFormat format{WeightKind::Affine, bits, group, 0, DType::F32};
+      const WeightFormat format{WeightKind::Affine, bits, group, 0, DType::F32, true};
       const std::vector<std::uint8_t> data(static_cast<std::size_t>(cols * bits / 8), 0xFF);
       const std::vector<float> ones(static_cast<std::size_t>(cols / group), 1.0f), zeros(16, 0.0f);
       const WeightView w{.format = format,
@@ -196,8 +203,8 @@ TEST_P(Q8Tables, TheLargestCodesDoNotOverflow) {
                          .scales = std::as_bytes(std::span(ones)).data(),
                          .biases = std::as_bytes(std::span(zeros)).data()};
       for (const int digits : {1, 2}) {
-        for (const std::int64_t n : {std::int64_t{1}, Q8Layout::kTilesFrom}) {
-          const Q8Layout layout(format, cols, digits, n);
+        for (const std::int64_t n : {1, 2, 4, 8, 20}) {
+          const Q8Layout layout(format, cols, digits);
           const float largest = layout.largest_code();
           const Rows rows(*table().q8, layout,
                           std::vector<float>(static_cast<std::size_t>(n * cols), -largest));
@@ -223,15 +230,15 @@ TEST_P(Q8Tables, TheLargestCodesDoNotOverflow) {
   }
 }
 
-// A part of the rows of a matrix into scattered places.
+// Some panels of a matrix into scattered places.
 TEST_P(Q8Tables, PartsOfAMatrixAreTheReference) {
   Random random(11);
   for (const WeightFormat& format : affine_formats()) {
-    const std::int64_t cols = test::fitting_cols(format, 200), rows = 40, stride = 90;
+    const std::int64_t cols = test::fitting_cols(format, 200), rows = 55, stride = 90;
     const RandomWeight weight(random, format, rows, cols);
-    const WeightView w = weight.view();
+    const WeightView w = weight.panels();
     for (const std::int64_t n : {2, 5}) {
-      const Q8Layout layout(format, cols, 2, n);
+      const Q8Layout layout(format, cols, 2);
       const Rows x(cpu::q8_scalar(), layout, random.floats(n * cols));
       const std::vector<std::int32_t> places{3, 0, 4, 1, 2};
       std::vector<float> scratch(static_cast<std::size_t>(cpu::q8_scratch_floats(layout)));
@@ -239,8 +246,8 @@ TEST_P(Q8Tables, PartsOfAMatrixAreTheReference) {
         std::vector<float> y(static_cast<std::size_t>(5 * stride), -7);
         kernels.matmul({.weight = &w,
                         .layout = &layout,
-                        .row = 3,
-                        .n_rows = 34,
+                        .row = 16,
+                        .n_rows = n == 2 ? 32 : 39,
                         .x = x.data(),
                         .n = n,
                         .y = y.data() + 1,
@@ -278,6 +285,11 @@ std::unique_ptr<Backend> backend_of(const std::string& isa, int n_threads, Preci
   return make_cpu_backend({.cpu_isa = isa, .n_threads = n_threads, .precision = precision});
 }
 
+// As a backend of this precision takes it.
+WeightView view_for(Precision precision, const RandomWeight& weight) {
+  return wants_panels(precision) ? weight.panels() : weight.view();
+}
+
 // Root of the mean square of the difference, relative to that of `want`.
 double relative_error(const std::vector<float>& want, const std::vector<float>& got) {
   double difference = 0, size = 0;
@@ -296,7 +308,8 @@ TEST(RoundedBackend, FineIsNearlyExactAndFastIsNot) {
     const RandomWeight weight(random, format, rows, cols);
     const auto product_at = [&](Precision precision) {
       std::vector<float> y(static_cast<std::size_t>(n * rows));
-      backend_of("", 2, precision)->matmul({weight.view(), x.data(), cols, n, y.data(), rows});
+      backend_of("", 2, precision)
+          ->matmul({view_for(precision, weight), x.data(), cols, n, y.data(), rows});
       return y;
     };
     const std::vector<float> exact = product_at(Precision::Exact);
@@ -324,15 +337,22 @@ TEST(RoundedBackend, RowsDoNotDependOnEachOther) {
         const auto backend = backend_of(isa, n_threads, precision);
         std::vector<float> all(static_cast<std::size_t>(n * d)),
             hidden(static_cast<std::size_t>(n * d_ff));
-        backend->ffn(
-            {gate.view(), up.view(), down.view(), x.data(), n, {}, {}, hidden.data(), all.data()});
+        backend->ffn({gate.panels(),
+                      up.panels(),
+                      down.panels(),
+                      x.data(),
+                      n,
+                      {},
+                      {},
+                      hidden.data(),
+                      all.data()});
         if (want.empty()) want = all;
         expect_same_bits(want, all, isa);
         // Every second row, into the places of the others, in two operations at once.
         const std::vector<std::int32_t> in{0, 2, 4, 6}, out{1, 3, 5, 7};
         std::vector<float> some(static_cast<std::size_t>(n * d), -1);
-        const FfnOp op{gate.view(), up.view(),    down.view(),   x.data(),   1,
-                       {&in[0], 1}, {&out[0], 1}, hidden.data(), some.data()};
+        const FfnOp op{gate.panels(), up.panels(),  down.panels(), x.data(),   1,
+                       {&in[0], 1},   {&out[0], 1}, hidden.data(), some.data()};
         FfnOp other = op;
         other.n = 3;
         other.rows_in = {&in[1], 3};
@@ -380,8 +400,15 @@ TEST(RoundedBackend, OperationsOfOneCallDoNotDependOnEachOther) {
     alone.assign(all.size(), std::vector<float>(static_cast<std::size_t>(n * d)));
     together = alone;
     for (std::size_t i = 0; i < all.size(); ++i) {
-      FfnOp op{all[i].gate.view(), all[i].up.view(), all[i].down.view(), x.data(), n, {}, {},
-               hidden[i].data(),   alone[i].data()};
+      FfnOp op{view_for(precision, all[i].gate),
+               view_for(precision, all[i].up),
+               view_for(precision, all[i].down),
+               x.data(),
+               n,
+               {},
+               {},
+               hidden[i].data(),
+               alone[i].data()};
       backend->ffn(op);
       op.y = together[i].data();
       ops.push_back(op);

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "quant/panels.h"
+
 namespace moeflux::test {
 namespace {
 
@@ -50,10 +52,11 @@ double f8_value(unsigned byte) {
 
 RandomWeight::RandomWeight(Random& random, const WeightFormat& format, std::int64_t rows,
                            std::int64_t cols)
-    : format_(format), rows_(rows), cols_(cols), data_(1), scales_(1), biases_(1) {
+    : format_(arranged(format, false)), rows_(rows), cols_(cols) {
   values_.reserve(static_cast<std::size_t>(rows * cols));
   if (format.kind == WeightKind::Affine) {
     fill_affine(random);
+    fill_panels();
   } else if (format.kind == WeightKind::Fp8Block) {
     fill_fp8(random);
   } else {
@@ -66,7 +69,7 @@ void RandomWeight::fill_plain(Random& random) {
                       : format_.kind == WeightKind::F16 ? DType::F16
                                                         : DType::BF16;
   for (std::int64_t i = 0; i < rows_ * cols_; ++i)
-    values_.push_back(append_number(data_, random, dtype, 0.5));
+    values_.push_back(append_number(in_rows_.data, random, dtype, 0.5));
 }
 
 void RandomWeight::fill_affine(Random& random) {
@@ -74,8 +77,8 @@ void RandomWeight::fill_affine(Random& random) {
     std::vector<bool> stream;
     for (std::int64_t g = 0; g < cols_ / format_.group; ++g) {
       const double scale =
-          append_number(scales_, random, format_.scale_dtype, 0.25 / (1 << format_.bits));
-      const double bias = append_number(biases_, random, format_.scale_dtype, 0.25);
+          append_number(in_rows_.scales, random, format_.scale_dtype, 0.25 / (1 << format_.bits));
+      const double bias = append_number(in_rows_.biases, random, format_.scale_dtype, 0.25);
       for (int i = 0; i < format_.group; ++i) {
         const auto code = static_cast<unsigned>(random.integer(0, (1 << format_.bits) - 1));
         for (int bit = 0; bit < format_.bits; ++bit) stream.push_back(((code >> bit) & 1u) != 0);
@@ -85,7 +88,7 @@ void RandomWeight::fill_affine(Random& random) {
     for (std::size_t at = 0; at < stream.size(); at += 8) {
       unsigned byte = 0;
       for (unsigned bit = 0; bit < 8; ++bit) byte |= (stream[at + bit] ? 1u : 0u) << bit;
-      data_.push_back(static_cast<std::byte>(byte));
+      in_rows_.data.push_back(static_cast<std::byte>(byte));
     }
   }
 }
@@ -97,14 +100,14 @@ void RandomWeight::fill_fp8(Random& random) {
   const std::int64_t blocks_wide = (cols_ + format_.block - 1) / format_.block;
   std::vector<double> scales;
   for (std::int64_t i = 0; i < blocks_high * blocks_wide; ++i) {
-    scales.push_back(append_number(scales_, random, format_.scale_dtype, 0.01));
+    scales.push_back(append_number(in_rows_.scales, random, format_.scale_dtype, 0.01));
   }
   for (std::int64_t r = 0; r < rows_; ++r) {
     for (std::int64_t c = 0; c < cols_; ++c) {
       unsigned byte = 0x7F;
       while ((byte & 0x7F) == 0x7F)
         byte = static_cast<unsigned>(random.integer(0, 255));  // 0x7F, 0xFF are NaN
-      data_.push_back(static_cast<std::byte>(byte));
+      in_rows_.data.push_back(static_cast<std::byte>(byte));
       values_.push_back(
           f8_value(byte) *
           scales[((block_row0_ + r) / format_.block) * blocks_wide + c / format_.block]);
@@ -112,15 +115,29 @@ void RandomWeight::fill_fp8(Random& random) {
   }
 }
 
-WeightView RandomWeight::view() const {
-  const bool scaled = scales_.size() > 1, biased = biases_.size() > 1;
-  return {.format = format_,
+void RandomWeight::fill_panels() {
+  in_panels_ = in_rows_;
+  std::vector<std::byte> scratch(panel_scratch_bytes(format_, cols_));
+  const WeightView planes = view_of(in_panels_, false);
+  for (std::int64_t i = 0; i < n_panels(rows_); ++i) arrange_panel(planes, i, scratch);
+}
+
+WeightView RandomWeight::view_of(const Planes& planes, bool in_panels) const {
+  const bool scaled = planes.scales.size() > 1, biased = planes.biases.size() > 1;
+  return {.format = arranged(format_, in_panels),
           .rows = rows_,
           .cols = cols_,
-          .data = data_.data() + 1,
-          .scales = scaled ? scales_.data() + 1 : nullptr,
-          .biases = biased ? biases_.data() + 1 : nullptr,
+          .data = planes.data.data() + 1,
+          .scales = scaled ? planes.scales.data() + 1 : nullptr,
+          .biases = biased ? planes.biases.data() + 1 : nullptr,
           .block_row0 = block_row0_};
+}
+
+WeightView RandomWeight::view() const {
+  return view_of(in_rows_, false);
+}
+WeightView RandomWeight::panels() const {
+  return format_.kind == WeightKind::Affine ? view_of(in_panels_, true) : view();
 }
 
 std::vector<WeightFormat> all_formats() {

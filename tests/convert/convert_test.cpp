@@ -175,7 +175,8 @@ TEST(Convert, ReportsWhatItWrote) {
   EXPECT_EQ(report.banks[3].matrices[1].to, "affine 4-bit g64");
   EXPECT_FALSE(report.banks[3].matrices[1].requantized);
   const Json manifest = read_json_file(dir.file("out/moeflux.json"));
-  EXPECT_EQ(manifest["version"], 1);
+  EXPECT_EQ(manifest["version"], 2);
+  EXPECT_EQ(manifest["banks"][0]["planes"][0]["panels"], true);
   EXPECT_EQ(manifest["source"]["layout"], "mlx");
   EXPECT_EQ(manifest["source"]["converted_by"], "a test");
   EXPECT_EQ(manifest["banks"].size(), 9u);

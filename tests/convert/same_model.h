@@ -8,6 +8,7 @@
 
 #include "convert/dense_tensors.h"
 #include "families/family.h"
+#include "quant/panels.h"
 #include "source/model_source.h"
 #include "support/loaded_model.h"
 #include "support/random.h"
@@ -21,15 +22,29 @@ inline std::vector<std::byte> read_extent(const ModelSource& source, const Exten
   return bytes;
 }
 
+// A plane of a matrix; one in panels as it would be in rows.
+inline std::vector<std::byte> read_plane(const ModelSource& source, const StoredMatrix& matrix,
+                                         const Extent& extent, std::size_t element_bytes) {
+  std::vector<std::byte> bytes = read_extent(source, extent);
+  if (!matrix.format.in_panels) return bytes;
+  const auto row_elements = static_cast<std::int64_t>(bytes.size() / element_bytes) / matrix.rows;
+  arrange_plane(bytes.data(), matrix.rows, row_elements, element_bytes, /*to_panels=*/false);
+  return bytes;
+}
+
+// The same codes, scales and biases, whatever their order.
 inline void expect_same_matrix(const ModelSource& a, const StoredMatrix& x, const ModelSource& b,
                                const StoredMatrix& y) {
-  ASSERT_EQ(x.format, y.format) << x.name;
+  ASSERT_EQ(arranged(x.format, false), arranged(y.format, false)) << x.name;
   ASSERT_EQ(x.rows, y.rows) << x.name;
   ASSERT_EQ(x.cols, y.cols) << x.name;
   ASSERT_EQ(x.block_row0, y.block_row0) << x.name;
-  EXPECT_EQ(read_extent(a, x.data), read_extent(b, y.data)) << x.name;
-  EXPECT_EQ(read_extent(a, x.scales), read_extent(b, y.scales)) << x.name;
-  EXPECT_EQ(read_extent(a, x.biases), read_extent(b, y.biases)) << x.name;
+  const std::size_t scale_bytes = dtype_size(x.format.scale_dtype);
+  EXPECT_EQ(read_plane(a, x, x.data, 4), read_plane(b, y, y.data, 4)) << x.name;
+  EXPECT_EQ(read_plane(a, x, x.scales, scale_bytes), read_plane(b, y, y.scales, scale_bytes))
+      << x.name;
+  EXPECT_EQ(read_plane(a, x, x.biases, scale_bytes), read_plane(b, y, y.biases, scale_bytes))
+      << x.name;
 }
 
 inline void expect_same_dense(const ModelSource& a, const ModelSource& b) {

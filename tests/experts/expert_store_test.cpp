@@ -191,13 +191,13 @@ TEST(ExpertStore, AContainersExpertIsOneReadPerDriveWithAChecksum) {
         .read(read.offset, {slot.data() + read.slot_offset, read.bytes});
   }
   std::byte& victim = slot.data()[at / 2];
-  (*store).check({0, 1}, slot.data());
+  (*store).prepare({0, 1}, slot.data());
   victim ^= std::byte{4};
   test::expect_error(Errc::Io, {"expert 1", "checksum", "moeflux check"}, [&] {
-    (*store).check({0, 1}, slot.data());
+    (*store).prepare({0, 1}, slot.data());
   });
   victim ^= std::byte{4};
-  (*store).check({0, 1}, slot.data());
+  (*store).prepare({0, 1}, slot.data());
 }
 
 }  // namespace

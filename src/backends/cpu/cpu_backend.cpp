@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "quant/codec.h"
+
 namespace moeflux {
 
 std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options) {
@@ -45,8 +47,9 @@ void CpuBackend::embed(const EmbedOp& op) {
   const auto n = static_cast<std::int64_t>(op.tokens.size());
   pool_.parallel_for(n, 8, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t i = begin; i < end; ++i) {
-      kernels_.decode_row(op.table, op.tokens[static_cast<std::size_t>(i)],
-                          op.out + i * op.table.cols);
+      // A table that is also the head lies as products want it.
+      const auto decode = op.table.format.in_panels ? decode_row : kernels_.decode_row;
+      decode(op.table, op.tokens[static_cast<std::size_t>(i)], op.out + i * op.table.cols);
     }
   });
 }

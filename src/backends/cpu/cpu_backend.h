@@ -62,7 +62,7 @@ class CpuBackend final : public Backend {
   const KernelTable& kernels_;
   int n_digits_;  // of 8 bits that activations are rounded to; 0: they are not
   AlignedBuffer rounded_inputs_, rounded_hidden_;
-  std::vector<float> gathered_;  // rows of activations that an op has picked
+  std::vector<float> gathered_;         // rows of activations that an op has picked
   std::vector<float> attention_parts_;  // of key blocks, until they are put together
   std::vector<std::vector<float>> scratch_;
 };

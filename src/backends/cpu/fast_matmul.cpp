@@ -16,7 +16,7 @@ std::int64_t rows_per_task(const WeightView& w, std::int64_t n, std::int64_t n_m
   const std::int64_t by_work = kCodesPerTask / std::max<std::int64_t>(1, w.cols * n);
   const std::int64_t by_share = w.rows * n_matrices / (kTasksPerThread * n_threads);
   const std::int64_t rows = std::clamp<std::int64_t>(std::max(by_work, by_share), 1, w.rows);
-  return (rows + kQ8Rows - 1) / kQ8Rows * kQ8Rows;
+  return (rows + kPanelRows - 1) / kPanelRows * kPanelRows;
 }
 
 }  // namespace
@@ -29,7 +29,7 @@ std::byte* CpuBackend::rounded_rows(AlignedBuffer& buffer, std::int64_t bytes) {
 
 void CpuBackend::fast_matmul(const MatmulOp& op) {
   const WeightView& w = op.weight;
-  const Q8Layout layout(w.format, w.cols, n_digits_, op.n);
+  const Q8Layout layout(w.format, w.cols, n_digits_);
   std::byte* x = rounded_rows(rounded_inputs_, op.n * layout.row_bytes);
   pool_.parallel_for(op.n, kRoundedPerTask, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t i = begin; i < end; ++i) {
@@ -53,27 +53,21 @@ void CpuBackend::fast_matmul(const MatmulOp& op) {
 
 namespace {
 
-// Rounded rows of several operations, one after the other. Operations of few rows have another
-// layout than those of many.
+// Rounded rows of several operations, one after the other.
 class RoundedRows {
  public:
   RoundedRows(std::span<const FfnOp> ops, const WeightFormat& format, std::int64_t cols, int digits)
-      : few_(format, cols, digits, 1),
-        many_(format, cols, digits, Q8Layout::kTilesFrom),
-        stride_(std::max(few_.row_bytes, many_.row_bytes)),
-        ops_(ops) {
+      : layout_(format, cols, digits), ops_(ops) {
     for (const FfnOp& op : ops) n_ += op.n;
   }
+  const Q8Layout& layout() const { return layout_; }
   std::int64_t size() const { return n_; }
-  std::int64_t bytes() const { return n_ * stride_; }
-  const Q8Layout& layout(const FfnOp& op) const {
-    return op.n < Q8Layout::kTilesFrom ? few_ : many_;
-  }
+  std::int64_t bytes() const { return n_ * layout_.row_bytes; }
   // Where the rows of an operation begin.
   std::int64_t begin(std::size_t index) const {
     std::int64_t first = 0;
     for (std::size_t i = 0; i < index; ++i) first += ops_[i].n;
-    return first * stride_;
+    return first * layout_.row_bytes;
   }
   // Calls visit(operation, row in it, where it lies) for rows [begin, end) of all.
   template <class Visit>
@@ -81,16 +75,13 @@ class RoundedRows {
     std::int64_t first = 0;
     for (const FfnOp& op : ops_) {
       const std::int64_t from = std::max(begin, first), to = std::min(end, first + op.n);
-      for (std::int64_t i = from; i < to; ++i) {
-        visit(op, i - first, first * stride_ + (i - first) * layout(op).row_bytes);
-      }
+      for (std::int64_t i = from; i < to; ++i) visit(op, i - first, i * layout_.row_bytes);
       first += op.n;
     }
   }
 
  private:
-  Q8Layout few_, many_;
-  std::int64_t stride_;
+  Q8Layout layout_;
   std::span<const FfnOp> ops_;
   std::int64_t n_ = 0;
 };
@@ -110,7 +101,7 @@ void CpuBackend::fast_ffns(std::span<const FfnOp> ops) {
     wide.for_each(begin, end, [&](const FfnOp& op, std::int64_t row, std::int64_t place) {
       const std::int64_t from =
           op.rows_in.empty() ? row : op.rows_in[static_cast<std::size_t>(row)];
-      kernels_.q8->quantize(wide.layout(op), op.x + from * d_model, inputs + place);
+      kernels_.q8->quantize(wide.layout(), op.x + from * d_model, inputs + place);
     });
   });
 
@@ -124,7 +115,7 @@ void CpuBackend::fast_ffns(std::span<const FfnOp> ops) {
                        const FfnOp& op = ops[index];
                        const std::int64_t begin = task % hidden_tasks * hidden_grain;
                        const std::int64_t count = std::min(hidden_grain, d_ff - begin);
-                       const Q8Layout& layout = wide.layout(op);
+                       const Q8Layout& layout = wide.layout();
                        const std::int64_t kernel_floats = q8_scratch_floats(layout);
                        float* memory = scratch(worker, kernel_floats + op.n * count);
                        float* up = memory + kernel_floats;  // [n, count]
@@ -153,7 +144,7 @@ void CpuBackend::fast_ffns(std::span<const FfnOp> ops) {
   pool_.parallel_for(
       narrow.size(), kRoundedPerTask, [&](std::int64_t begin, std::int64_t end, int) {
         narrow.for_each(begin, end, [&](const FfnOp& op, std::int64_t row, std::int64_t place) {
-          kernels_.q8->quantize(narrow.layout(op), op.hidden + row * d_ff, hidden + place);
+          kernels_.q8->quantize(narrow.layout(), op.hidden + row * d_ff, hidden + place);
         });
       });
 
@@ -164,7 +155,7 @@ void CpuBackend::fast_ffns(std::span<const FfnOp> ops) {
         const auto index = static_cast<std::size_t>(task / out_tasks);
         const FfnOp& op = ops[index];
         const std::int64_t begin = task % out_tasks * out_grain;
-        const Q8Layout& layout = narrow.layout(op);
+        const Q8Layout& layout = narrow.layout();
         kernels_.q8->matmul({.weight = &op.down,
                              .layout = &layout,
                              .row = begin,

@@ -1,9 +1,11 @@
 // The linear-attention layer: short convolution and gated delta rule, both in their recurrent form.
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cpu/delta_step.h"
+#include "base/error.h"
 
 namespace moeflux::cpu {
 namespace {
@@ -58,6 +60,7 @@ void finish_row(const KernelTable& kernels, const GatedDeltaOp& op, std::int64_t
 }  // namespace
 
 void CpuBackend::short_conv(const ShortConvOp& op) {
+  MOEFLUX_ASSERT(op.width <= kMaxConvWidth);
   const int past = op.width - 1;
   pool_.parallel_for(op.channels, 256, [&](std::int64_t begin, std::int64_t end, int worker) {
     const std::int64_t n = end - begin;
@@ -66,16 +69,15 @@ void CpuBackend::short_conv(const ShortConvOp& op) {
       for (int tap = 0; tap < op.width; ++tap)
         weights[tap * n + c] = op.weight[(begin + c) * op.width + tap];
     }
+    std::array<const float*, kMaxConvWidth> x{};
     for (std::int64_t i = 0; i < op.n; ++i) {
-      float* out = op.out + i * op.channels + begin;
-      std::fill_n(out, n, 0.0f);
       for (int tap = 0; tap < op.width; ++tap) {
         // From the state while the input lies before this call.
         const std::int64_t t = i + tap - past;
-        const float* x = t < 0 ? op.state + (t + past) * op.channels : op.x + t * op.channels;
-        for (std::int64_t c = 0; c < n; ++c) out[c] += weights[tap * n + c] * x[begin + c];
+        x[static_cast<std::size_t>(tap)] =
+            (t < 0 ? op.state + (t + past) * op.channels : op.x + t * op.channels) + begin;
       }
-      kernels_.silu_row(out, out, n);
+      kernels_.conv_row(x.data(), weights, op.width, n, op.out + i * op.channels + begin);
     }
     for (int slot = 0; slot < past; ++slot) {  // the last `past` inputs, oldest first
       const std::int64_t t = op.n - past + slot;

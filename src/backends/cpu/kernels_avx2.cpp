@@ -71,6 +71,7 @@ const KernelTable& avx2_kernels() {
                                   .delta_step = delta_step<Floats8>,
                                   .sigmoid_row = sigmoid_row<Floats8>,
                                   .silu_row = silu_row<Floats8>,
+                                  .conv_row = conv_row<Floats8>,
                                   .attention = &attention_kernels<Floats8>(),
                                   .q8 = &q8_avx2()};
   return kTable;

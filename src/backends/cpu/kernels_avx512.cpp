@@ -74,6 +74,7 @@ const KernelTable& avx512_kernels() {
                                   .delta_step = delta_step<Floats16>,
                                   .sigmoid_row = sigmoid_row<Floats16>,
                                   .silu_row = silu_row<Floats16>,
+                                  .conv_row = conv_row<Floats16>,
                                   .attention = &attention_kernels<Floats16>(),
                                   .q8 = &q8_avx512()};
   return kTable;

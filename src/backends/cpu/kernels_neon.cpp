@@ -68,6 +68,7 @@ KernelTable table(const char* name, const Q8Kernels& q8) noexcept {
           .delta_step = delta_step<Floats4>,
           .sigmoid_row = sigmoid_row<Floats4>,
           .silu_row = silu_row<Floats4>,
+          .conv_row = conv_row<Floats4>,
           .attention = &attention_kernels<Floats4>(),
           .q8 = &q8};
 }

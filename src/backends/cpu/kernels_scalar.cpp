@@ -53,6 +53,7 @@ const KernelTable& scalar_kernels() {
                                   .delta_step = delta_step<Floats4>,
                                   .sigmoid_row = sigmoid_row<Floats4>,
                                   .silu_row = silu_row<Floats4>,
+                                  .conv_row = conv_row<Floats4>,
                                   .attention = &attention_kernels<Floats4>(),
                                   .q8 = &q8_scalar()};
   return kTable;

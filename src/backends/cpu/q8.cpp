@@ -65,23 +65,27 @@ void quantize(const Q8Layout& layout, const float* x, std::byte* out) noexcept {
   }
 }
 
-int weight_code(const std::byte* row, int bits, std::int64_t i) {
+// Code i of row r of a panel.
+int weight_code(const std::byte* codes, int bits, std::int64_t r, std::int64_t i) {
   const std::int64_t bit = i * bits;
-  unsigned two = std::to_integer<unsigned>(row[bit / 8]);
-  if (bit % 8 + bits > 8) two |= std::to_integer<unsigned>(row[bit / 8 + 1]) << 8;
-  return static_cast<int>(two >> (bit % 8) & ((1u << bits) - 1));
+  const auto dword = [&](std::int64_t index) {
+    std::uint32_t value;
+    std::memcpy(&value, codes + (index * kPanelRows + r) * 4, sizeof value);
+    return std::uint64_t{value};
+  };
+  std::uint64_t two = dword(bit / 32);
+  if (bit % 32 + bits > 32) two |= dword(bit / 32 + 1) << 32;
+  return static_cast<int>(two >> (bit % 32) & ((1u << bits) - 1));
 }
 
-float dot(const Q8Layout& layout, const WeightView& w, std::int64_t row, const std::byte* x) {
+float dot(const Q8Layout& layout, const WeightFormat& format, const Q8Panel& panel, std::int64_t r,
+          const std::byte* x) {
   const auto* high = part<std::int8_t>(x, 0);
   const auto* low = part<std::int8_t>(x, layout.low_at);
-  const int bits = w.format.bits;
-  const std::byte* data = w.data + row * (layout.cols * bits / 8);
-  const auto scale_bytes = static_cast<std::int64_t>(dtype_size(w.format.scale_dtype));
+  const auto scale_bytes = static_cast<std::int64_t>(dtype_size(format.scale_dtype));
   const auto number = [&](const std::byte* plane, std::int64_t g) {
     float value = 0;
-    decode_floats(w.format.scale_dtype, plane + (row * layout.n_groups + g) * scale_bytes, 1,
-                  &value);
+    decode_floats(format.scale_dtype, plane + (g * kPanelRows + r) * scale_bytes, 1, &value);
     return value;
   };
   float acc = 0;
@@ -90,49 +94,94 @@ float dot(const Q8Layout& layout, const WeightView& w, std::int64_t row, const s
     for (std::int64_t i = g * layout.group; i < (g + 1) * layout.group; ++i) {
       const std::int64_t place = layout.place(i);
       const int code = layout.digits == 1 ? high[place] : 256 * high[place] + low[place];
-      sum += weight_code(data, bits, i) * code;
+      sum += weight_code(panel.codes, format.bits, r, i) * code;
     }
-    const float scale = number(w.scales, g) * part<float>(x, layout.scales_at)[g];
+    const float scale = number(panel.scales, g) * part<float>(x, layout.scales_at)[g];
     acc = std::fma(static_cast<float>(sum), scale, acc);
-    acc = std::fma(number(w.biases, g), part<float>(x, layout.sums_at)[g], acc);
+    acc = std::fma(number(panel.biases, g), part<float>(x, layout.sums_at)[g], acc);
   }
   return acc;
 }
 
 void matmul(const Q8Matmul& op) noexcept {
-  for (std::int64_t r = 0; r < op.n_rows; ++r) {
-    for (std::int64_t i = 0; i < op.n; ++i) {
-      const std::int64_t target = op.rows_out != nullptr ? op.rows_out[i] : i;
-      op.y[target * op.y_stride + r] =
-          dot(*op.layout, *op.weight, op.row + r, op.x + i * op.layout->row_bytes);
+  for (std::int64_t row = op.row; row < op.row + op.n_rows; row += kPanelRows) {
+    const Q8Panel panel = q8_panel(op, row);
+    for (std::int64_t r = 0; r < panel.n_rows; ++r) {
+      for (std::int64_t i = 0; i < op.n; ++i) {
+        const std::int64_t target = op.rows_out != nullptr ? op.rows_out[i] : i;
+        op.y[target * op.y_stride + row - op.row + r] =
+            dot(*op.layout, op.weight->format, panel, r, op.x + i * op.layout->row_bytes);
+      }
     }
   }
 }
 
+// A plane of a short panel, [n][n_rows] elements, as [n][16].
+const std::byte* widened(const std::byte* plane, std::int64_t n, std::int64_t n_rows,
+                         std::int64_t size, std::byte*& memory) noexcept {
+  std::byte* const out = memory;
+  const std::int64_t wide = kPanelRows * size, narrow = n_rows * size;
+  for (std::int64_t k = 0; k < n; ++k) {
+    std::memcpy(out + k * wide, plane + k * narrow, static_cast<std::size_t>(narrow));
+    std::memset(out + k * wide + narrow, 0, static_cast<std::size_t>(wide - narrow));
+  }
+  memory += n * wide;
+  return out;
+}
+
+// Of the parts of a call's scratch.
+std::int64_t plane_floats(const Q8Layout& layout) {
+  return kPanelRows * round_up(layout.n_groups, kFloatsUnit);
+}
+std::int64_t code_floats(const Q8Layout& layout) {
+  return kPanelRows * layout.padded / 4;
+}
+
 }  // namespace
 
-Q8Layout::Q8Layout(const WeightFormat& format, std::int64_t n_cols, int n_digits, std::int64_t n)
-    : form(n < kTilesFrom ? Q8Form::Blocks : Q8Form::Tiles),
-      digits(n_digits),
-      bits(form == Q8Form::Blocks && (format.bits == 2 || format.bits == 4) ? format.bits : 8),
-      steps(8 / bits),
+Q8Layout::Q8Layout(const WeightFormat& format, std::int64_t n_cols, int n_digits)
+    : digits(n_digits),
+      steps(format.bits == 2 || format.bits == 4 ? 8 / format.bits : 1),
       group(format.group),
       cols(n_cols),
       n_groups(n_cols / format.group),
-      n_blocks((n_cols + block_codes() - 1) / block_codes()),
-      padded(n_blocks * block_codes()),
+      padded(round_up(n_cols, 64)),
       low_at(n_digits == 2 ? padded : 0),
       scales_at(n_digits * padded),
       sums_at(scales_at + round_up(n_groups, kFloatsUnit) * std::int64_t{sizeof(float)}),
       row_bytes(2 * sums_at - scales_at) {}
 
 bool has_q8(const WeightFormat& format) {
-  return format.kind == WeightKind::Affine;
+  return format.kind == WeightKind::Affine && format.in_panels;
 }
 
+// Twice: for a panel as it is used, and for a short one as it is read.
 std::int64_t q8_scratch_floats(const Q8Layout& layout) {
-  // Scales and biases of some rows as floats, their codes spread to bytes, and room to align.
-  return kQ8Rows * (2 * round_up(layout.n_groups, kFloatsUnit) + layout.padded / 4) + kFloatsUnit;
+  return 2 * (2 * plane_floats(layout) + code_floats(layout)) + kFloatsUnit;
+}
+
+Q8Scratch q8_scratch(const Q8Matmul& op) noexcept {
+  const auto address = reinterpret_cast<std::uintptr_t>(op.scratch) / sizeof(float);
+  float* scales = op.scratch + (kFloatsUnit - address % kFloatsUnit) % kFloatsUnit;
+  float* biases = scales + plane_floats(*op.layout);
+  return {scales, biases,
+          static_cast<std::byte*>(static_cast<void*>(biases + plane_floats(*op.layout)))};
+}
+
+Q8Panel q8_panel(const Q8Matmul& op, std::int64_t row) noexcept {
+  const WeightView& w = *op.weight;
+  const std::int64_t row_bytes = data_row_bytes(w.format, w.cols);
+  const auto size = static_cast<std::int64_t>(dtype_size(w.format.scale_dtype));
+  const std::int64_t n_groups = op.layout->n_groups;
+  Q8Panel panel{w.data + row * row_bytes, w.scales + row * n_groups * size,
+                w.biases + row * n_groups * size,
+                w.rows - row < kPanelRows ? w.rows - row : kPanelRows};
+  if (panel.n_rows == kPanelRows) return panel;
+  std::byte* memory = q8_scratch(op).codes + code_floats(*op.layout) * std::int64_t{sizeof(float)};
+  panel.codes = widened(panel.codes, row_bytes / 4, panel.n_rows, 4, memory);
+  panel.scales = widened(panel.scales, n_groups, panel.n_rows, size, memory);
+  panel.biases = widened(panel.biases, n_groups, panel.n_rows, size, memory);
+  return panel;
 }
 
 const Q8Kernels& q8_scalar() {

@@ -14,40 +14,22 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "quant/weight_format.h"
+#include "quant/panels.h"
 
 namespace moeflux::cpu {
 
-enum class Q8Form {
-  // For few rows of activations. Weights are used as they lie in memory, 64 bytes at a time: the
-  // codes of a block are ordered [code within its byte][byte], so that shifting and masking a block
-  // of weights lines up with them. Codes of 3, 5 and 6 bits are spread to bytes first.
-  Blocks,
-  // For many. Rows of weights are spread to bytes and interleaved first; codes are in their order.
-  Tiles,
-};
-
 // How a row of rounded activations lies in memory, for weights of one format and width.
 struct Q8Layout {
-  static constexpr int kBlockBytes = 64;  // of weights
   static constexpr int kMaxGroup = 128;
-  // Rows of activations. Interleaving costs as much as some products, so a few more than a kernel
-  // takes at once go over the same blocks again, which are in the cache by then.
-  static constexpr std::int64_t kTilesFrom = 8;
-  static constexpr int kBlockTokens = 3;  // that kernels of Blocks take at once
 
   Q8Layout() = default;
-  // For products with n rows of activations.
-  Q8Layout(const WeightFormat& format, std::int64_t n_cols, int digits, std::int64_t n);
+  Q8Layout(const WeightFormat& format, std::int64_t n_cols, int digits);
 
-  Q8Form form = Q8Form::Blocks;
   int digits = 1;  // 8-bit digits of a code: 1 or 2
-  int bits = 8;    // of the weight's codes as the kernel reads them: 2, 4 or 8
-  int steps = 1;   // codes per byte of a block
+  int steps = 1;   // codes per byte of the weights: 4 or 2 for 2 or 4 bits, else 1
   int group = 64;
   std::int64_t cols = 0;
   std::int64_t n_groups = 0;
-  std::int64_t n_blocks = 0;  // of 64 * steps codes; the last may reach beyond the row
   // Parts of a row, in bytes from its begin. First the (high) digits: int8 [padded]
   std::int64_t padded = 0;     // a multiple of 64
   std::int64_t low_at = 0;     // int8 [padded]: low digits, if any
@@ -55,26 +37,25 @@ struct Q8Layout {
   std::int64_t sums_at = 0;    // the same: s_x * sum of codes
   std::int64_t row_bytes = 0;  // a multiple of 64
 
-  std::int64_t block_codes() const { return std::int64_t{kBlockBytes} * steps; }
-  // Where the digits of element i are.
+  // Where the digits of element i are. A dword of weights is shifted and masked to get at every
+  // `steps`-th of its codes: their activations are neighbours.
   std::int64_t place(std::int64_t i) const {
-    if (steps == 1) return i;
-    const std::int64_t within = i % block_codes();
-    return i - within + within % steps * kBlockBytes + within / steps;
+    const std::int64_t within = i % (4 * steps);
+    return i - within + within % steps * 4 + within / steps;
   }
   // The largest code: with it and its opposite, both digits fit.
   float largest_code() const { return digits == 2 ? 127.0f * 256.0f : 127.0f; }
   friend bool operator==(const Q8Layout&, const Q8Layout&) = default;
 };
 
-bool has_q8(const WeightFormat& format);  // affine
+bool has_q8(const WeightFormat& format);  // affine, in panels
 
 struct Q8Matmul {
   const WeightView* weight;
   const Q8Layout* layout;
-  std::int64_t row;  // first row of the weight
-  std::int64_t n_rows;
-  const std::byte* x;  // n rows of layout->row_bytes, 64-byte aligned
+  std::int64_t row;     // first row of the weight, which begins a panel
+  std::int64_t n_rows;  // whole panels, or up to the last row
+  const std::byte* x;   // n rows of layout->row_bytes, 64-byte aligned
   std::int64_t n;
   float* y;  // y[target(i) * y_stride + r] is the product with row `row + r`
   std::int64_t y_stride;
@@ -82,11 +63,28 @@ struct Q8Matmul {
   float* scratch;                // q8_scratch_floats() of them
 };
 
-// Rows of weights that kernels take at once: a multiple of it makes the best use of them.
-constexpr std::int64_t kQ8Rows = 16;
-
 // Of a call with any n_rows and n.
 std::int64_t q8_scratch_floats(const Q8Layout& layout);
+
+// A panel of weights, as kernels want it: of 16 rows, those beyond the last of the weight being
+// zero.
+struct Q8Panel {
+  const std::byte* codes;
+  const std::byte* scales;
+  const std::byte* biases;
+  std::int64_t n_rows;  // that are there
+};
+// The one that begins at `row`; a short one is copied to the scratch of the call.
+Q8Panel q8_panel(const Q8Matmul& op, std::int64_t row) noexcept;
+
+// The parts of a call's scratch, each 64-byte aligned: for floats [group][row] of a panel's scales
+// and biases, and for its codes as bytes, in the order of the activations: [dword][row][4].
+struct Q8Scratch {
+  float* scales;
+  float* biases;
+  std::byte* codes;
+};
+Q8Scratch q8_scratch(const Q8Matmul& op) noexcept;
 
 struct Q8Kernels {
   // One row of layout.cols floats. A group with a value that is not finite gets a scale of NaN and

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "backends/cpu/kernels.h"
-#include "backends/cpu/q8_tiles_avx512.h"
+#include "backends/cpu/q8_panels_avx512.h"
 
 namespace moeflux::cpu {
 namespace {
@@ -40,8 +40,8 @@ struct alignas(64) TileShapes {
 };
 
 struct Sums {
-  alignas(64) std::int32_t high[kTileRows][kRows];
-  alignas(64) std::int32_t low[kTileRows][kRows];
+  alignas(64) std::int32_t high[kTileRows][kPanelRows];
+  alignas(64) std::int32_t low[kTileRows][kPanelRows];
 };
 
 // The sums of group g of all rows of a tile.
@@ -53,7 +53,7 @@ void sum_group(const Q8Layout& layout, const std::byte* panel, const std::byte* 
   _tile_zero(0);
   if (Digits == 2) _tile_zero(1);
   for (std::int64_t c = first; c < first + layout.group; c += step) {
-    _tile_loadd(4, panel + c * kRows, 64);
+    _tile_loadd(4, panel + c * kPanelRows, 64);
     _tile_loadd(2, x + c, layout.row_bytes);
     _tile_dpbsud(0, 2, 4);
     if (Digits == 2) {
@@ -67,14 +67,15 @@ void sum_group(const Q8Layout& layout, const std::byte* panel, const std::byte* 
 
 // A tile of N rows of activations; as a constant, so that their results stay in registers.
 template <int Digits, int N>
-void multiply_tile(const Q8Matmul& op, const Scratch& weights, std::int64_t row, __mmask16 valid,
-                   std::int64_t first) noexcept {
+void multiply_tile(const Q8Matmul& op, const OpenPanel& panel, std::int64_t row,
+                   std::int64_t n_rows, std::int64_t first) noexcept {
   const Q8Layout& layout = *op.layout;
   const std::byte* x = op.x + first * layout.row_bytes;
   __m512 acc[N];
 #pragma GCC unroll 16
   for (int i = 0; i < N; ++i) acc[i] = _mm512_setzero_ps();
   const auto add = [&](const Sums& sums, std::int64_t g) __attribute__((always_inline)) {
+    const __m512 scales = panel.scales(g), biases = panel.biases(g);
     const std::byte* xi = x;
 #pragma GCC unroll 16
     for (int i = 0; i < N; ++i, xi += layout.row_bytes) {
@@ -82,21 +83,20 @@ void multiply_tile(const Q8Matmul& op, const Scratch& weights, std::int64_t row,
       if (Digits == 2) {
         sum = _mm512_add_epi32(_mm512_slli_epi32(sum, 8), _mm512_load_si512(sums.low[i]));
       }
-      acc[i] =
-          add_group(acc[i], sum, weights, g, static_cast<const float*>(at(xi, layout.scales_at))[g],
-                    static_cast<const float*>(at(xi, layout.sums_at))[g]);
+      acc[i] = add_group(layout, acc[i], sum, scales, biases, xi, g);
     }
   };
   // A group behind, so that the tile unit works meanwhile.
   Sums sums[2];
-  sum_group<Digits>(layout, weights.codes, x, 0, sums[0]);
+  sum_group<Digits>(layout, panel.codes(), x, 0, sums[0]);
   for (std::int64_t g = 1; g < layout.n_groups; ++g) {
-    sum_group<Digits>(layout, weights.codes, x, g, sums[g % 2]);
+    sum_group<Digits>(layout, panel.codes(), x, g, sums[g % 2]);
     add(sums[(g - 1) % 2], g - 1);
   }
   add(sums[(layout.n_groups - 1) % 2], layout.n_groups - 1);
 #pragma GCC unroll 16
-  for (int i = 0; i < N; ++i) _mm512_mask_storeu_ps(row_of_y(op, first + i, row), valid, acc[i]);
+  for (int i = 0; i < N; ++i)
+    _mm512_mask_storeu_ps(row_of_y(op, first + i, row), first_lanes(n_rows), acc[i]);
 }
 
 template <int Digits, int... Counts>
@@ -109,8 +109,8 @@ struct AmxPanel {
   static constexpr auto kBySize =
       tile_functions<Digits>(std::make_integer_sequence<int, kTileRows>());
 
-  static void multiply(const Q8Matmul& op, const Scratch& weights, std::int64_t row,
-                       __mmask16 valid, std::int64_t begin, std::int64_t end) noexcept {
+  static void multiply(const Q8Matmul& op, const OpenPanel& panel, std::int64_t row,
+                       std::int64_t n_rows, std::int64_t begin, std::int64_t end) noexcept {
     const Q8Layout& layout = *op.layout;
     const std::int64_t n_tiles = (end - begin + kTileRows - 1) / kTileRows;
     std::int64_t configured = 0;
@@ -121,7 +121,7 @@ struct AmxPanel {
         _tile_loadconfig(&shapes);
         configured = n;
       }
-      kBySize[static_cast<std::size_t>(n - 1)](op, weights, row, valid, i);
+      kBySize[static_cast<std::size_t>(n - 1)](op, panel, row, n_rows, i);
       i += n;
     }
     _tile_release();
@@ -129,7 +129,7 @@ struct AmxPanel {
 };
 
 void matmul(const Q8Matmul& op) noexcept {
-  op.layout->form == Q8Form::Blocks ? q8_avx512vnni().matmul(op) : matmul_tiles<AmxPanel>(op);
+  op.n <= kFew ? q8_avx512vnni().matmul(op) : many_rows<AmxPanel>(op);
 }
 
 }  // namespace

@@ -1,10 +1,13 @@
-// The fast path for AVX2 with FMA and F16C: the form Tiles, and the way through a matrix. Reached
-// only through the table.
+// The fast path for AVX2 with FMA and F16C: products with panels (quant/panels.h). Reached only
+// through the table. Includes nothing that could be instantiated here and linked into code for
+// other processors.
+//
+// Eight rows of a panel are the lanes of a register: four activations, in all lanes, times a
+// register of codes advance 8 products at once. Products of bytes are added in 16 bits as long as
+// they fit, then in 32.
 #if defined(__x86_64__)
 
 #include "backends/cpu/q8_avx2.h"
-
-#include "backends/cpu/q8_blocks_avx2.h"
 
 namespace moeflux::cpu {
 
@@ -12,183 +15,165 @@ void q8_quantize_avx2(const Q8Layout& layout, const float* x, std::byte* out) no
 
 namespace {
 
-constexpr int kMaxTokens = 4;                    // rows of activations that a kernel takes
-constexpr std::int64_t kCacheBytes = 256 << 10;  // of activations that one pass goes over
+// Products of a group with N rows of activations.
+template <class Codes, int Digits, int N>
+class Group {
+ public:
+  Group(const Q8Layout& layout, const std::byte* x) noexcept : layout_(layout), x_(x) {}
 
-// ---- Tiles
-
-// 4 codes of activations for all rows.
-__m256i broadcast(const std::byte* codes) noexcept {
-  std::int32_t four = 0;
-  std::memcpy(&four, codes, sizeof four);
-  return _mm256_set1_epi32(four);
-}
-
-// Products of codes of at most 6 bits, of which 2 * Run fit into 16 bits when added.
-template <int Digits, int Run, int N>
-void tile(const Q8Layout& layout, const Panel& panel, const std::byte* x,
-          float (*y)[kRows]) noexcept {
-  const __m256i one = _mm256_set1_epi16(1), base = _mm256_set1_epi16(256);
-  __m256 acc[N];
-#pragma GCC unroll 4
-  for (int i = 0; i < N; ++i) acc[i] = _mm256_setzero_ps();
-  const std::byte* w = panel.codes;
-  const std::byte* codes = x;
-  for (std::int64_t g = 0; g < layout.n_groups; ++g) {
-    __m256i sums[N] = {};
-    for (const std::byte* end = codes + layout.group; codes < end;) {
-      __m256i high[N] = {}, low[N] = {};
+  // Adds those of codes [c, c + 32) of `Halves` times 8 rows.
+  template <int Halves>
+  void add(const std::byte* piece, int c, __m256i (&sums)[Halves][N]) const noexcept {
 #pragma GCC unroll 8
-      for (int k = 0; k < Run; ++k, w += kUnit, codes += 4) {
-        const __m256i rows = load(w);
+    for (int k = 0; k < kFours; k += Codes::kRun) add_run(piece, x_ + c, k, sums);
+  }
+
+ private:
+  // As many as fit into 16 bits.
+  template <int Halves>
+  void add_run(const std::byte* piece, const std::byte* x, int first,
+               __m256i (&sums)[Halves][N]) const noexcept {
+    __m256i run[Digits][Halves][N] = {};
+#pragma GCC unroll 8
+    for (int k = first; k < first + Codes::kRun; ++k) {
+#pragma GCC unroll 2
+      for (int h = 0; h < Halves; ++h) {
+        const __m256i codes = Codes::four(piece + h * kHalf, k);
         // One sum after the other: any other order needs more registers than there are.
 #pragma GCC unroll 4
         for (int i = 0; i < N; ++i) {
-          const std::byte* four = codes + i * layout.row_bytes;
-          high[i] = _mm256_add_epi16(high[i], _mm256_maddubs_epi16(rows, broadcast(four)));
-          asm volatile("" : "+x"(high[i]));
-          if constexpr (Digits == 2) {
-            four += layout.low_at;
-            low[i] = _mm256_add_epi16(low[i], _mm256_maddubs_epi16(rows, broadcast(four)));
-            asm volatile("" : "+x"(low[i]));
+#pragma GCC unroll 2
+          for (int d = 0; d < Digits; ++d) {
+            const std::byte* four = x + 4 * k + d * layout_.low_at + i * layout_.row_bytes;
+            const __m256i pairs = _mm256_maddubs_epi16(codes, in_all_lanes(four));
+            run[d][h][i] = _mm256_add_epi16(run[d][h][i], pairs);
+            asm volatile("" : "+x"(run[d][h][i]));
           }
         }
       }
-#pragma GCC unroll 4
-      for (int i = 0; i < N; ++i) {
-        sums[i] = _mm256_add_epi32(sums[i], _mm256_madd_epi16(high[i], Digits == 2 ? base : one));
-        if constexpr (Digits == 2) {
-          sums[i] = _mm256_add_epi32(sums[i], _mm256_madd_epi16(low[i], one));
-        }
-      }
     }
-#pragma GCC unroll 4
-    for (int i = 0; i < N; ++i) {
-      acc[i] = add_group(layout, panel, x + i * layout.row_bytes, g, sums[i], acc[i]);
+#pragma GCC unroll 8
+    for (int k = 0; k < Digits * Halves * N; ++k) {
+      const int d = k / (Halves * N), h = k / N % Halves, i = k % N;
+      const short worth = d == Digits - 1 ? 1 : 256;
+      const __m256i fours = _mm256_madd_epi16(run[d][h][i], _mm256_set1_epi16(worth));
+      sums[h][i] = _mm256_add_epi32(sums[h][i], fours);
     }
   }
-#pragma GCC unroll 4
-  for (int i = 0; i < N; ++i) _mm256_storeu_ps(y[i], acc[i]);
-}
 
-// Products of codes of 8 bits are made of 16-bit values, whatever the digits.
+  const Q8Layout& layout_;
+  const std::byte* x_;
+};
+
+// Products of codes of 8 bits do not fit: they are made of 16-bit numbers, whatever the digits.
 template <int Digits, int N>
-void wide_tile(const Q8Layout& layout, const Panel& panel, const std::byte* x,
-               float (*y)[kRows]) noexcept {
-  // Of a group: [32 codes][even, odd][4 codes]
-  alignas(kUnit) std::byte wide[N][2 * Q8Layout::kMaxGroup];
-  __m256 acc[N];
-#pragma GCC unroll 4
-  for (int i = 0; i < N; ++i) acc[i] = _mm256_setzero_ps();
-  const std::byte* w = panel.codes;
-  for (std::int64_t g = 0; g < layout.n_groups; ++g) {
-    for (int i = 0; i < N; ++i) {
-      const std::byte* codes = x + i * layout.row_bytes + g * layout.group;
-      for (int k = 0; k < layout.group; k += kUnit) {
-        const WideCodes some = wide_activations<Digits>(layout, codes + k);
-        store(wide[i] + 2 * k, some.even);
-        store(wide[i] + 2 * k + kUnit, some.odd);
+class Group<Packed<8>, Digits, N> {
+ public:
+  Group(const Q8Layout& layout, const std::byte* x) noexcept {
+    for (int i = 0; i < N; ++i, x += layout.row_bytes) {
+      for (int c = 0; c < layout.group; c += kPiece) {
+        const __m256i last = load(x + (Digits == 2 ? layout.low_at : 0) + c);
+        __m256i even = _mm256_srai_epi16(_mm256_slli_epi16(last, 8), 8);
+        __m256i odd = _mm256_srai_epi16(last, 8);
+        if constexpr (Digits == 2) {
+          const __m256i high = load(x + c);
+          even = _mm256_add_epi16(even, _mm256_slli_epi16(high, 8));
+          odd = _mm256_add_epi16(odd, _mm256_and_si256(high, _mm256_set1_epi16(-256)));
+        }
+        store(x_[i] + 2 * c, even);
+        store(x_[i] + 2 * c + kHalf, odd);
       }
     }
-    __m256i sums[N] = {};
-    for (int k = 0; k < 2 * layout.group; k += 2 * kUnit) {
-#pragma GCC unroll 1
-      for (int four = 0; four < kUnit; four += 4, w += kUnit) {
-        const __m256i rows = load(w);
-        const __m256i even = _mm256_and_si256(rows, _mm256_set1_epi16(0xFF));
-        const __m256i odd = _mm256_srli_epi16(rows, 8);
+  }
+
+  template <int Halves>
+  void add(const std::byte* piece, int c, __m256i (&sums)[Halves][N]) const noexcept {
+#pragma GCC unroll 2
+    for (int k = 0; k < kFours; ++k) {
+#pragma GCC unroll 2
+      for (int h = 0; h < Halves; ++h) {
+        const __m256i codes = Packed<8>::four(piece + h * kHalf, k);
+        const __m256i even = _mm256_and_si256(codes, _mm256_set1_epi16(0xFF));
+        const __m256i odd = _mm256_srli_epi16(codes, 8);
 #pragma GCC unroll 4
         for (int i = 0; i < N; ++i) {
-          const std::byte* codes = wide[i] + k + four;
-          sums[i] = _mm256_add_epi32(sums[i], _mm256_madd_epi16(even, broadcast(codes)));
-          sums[i] = _mm256_add_epi32(sums[i], _mm256_madd_epi16(odd, broadcast(codes + kUnit)));
+          const __m256i evens = in_all_lanes(x_[i] + 2 * c + 4 * k);
+          const __m256i odds = in_all_lanes(x_[i] + 2 * c + kHalf + 4 * k);
+          sums[h][i] = _mm256_add_epi32(sums[h][i], _mm256_madd_epi16(even, evens));
+          sums[h][i] = _mm256_add_epi32(sums[h][i], _mm256_madd_epi16(odd, odds));
         }
       }
     }
-#pragma GCC unroll 4
-    for (int i = 0; i < N; ++i) {
-      acc[i] = add_group(layout, panel, x + i * layout.row_bytes, g, sums[i], acc[i]);
-    }
   }
-#pragma GCC unroll 4
-  for (int i = 0; i < N; ++i) _mm256_storeu_ps(y[i], acc[i]);
+
+ private:
+  // For every piece, numbers at even and then those at odd places.
+  alignas(kHalf) std::byte x_[N][2 * Q8Layout::kMaxGroup];
+};
+
+// acc of 8 rows, one group further.
+__m256 add_group(const Q8Layout& layout, __m256 acc, __m256i sums, __m256 scales, __m256 biases,
+                 const std::byte* x, std::int64_t g) noexcept {
+  const float x_scale = static_cast<const float*>(at(x, layout.scales_at))[g];
+  const float x_sum = static_cast<const float*>(at(x, layout.sums_at))[g];
+  acc = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums), _mm256_mul_ps(scales, _mm256_set1_ps(x_scale)),
+                        acc);
+  return _mm256_fmadd_ps(biases, _mm256_set1_ps(x_sum), acc);
 }
 
-template <int Digits, int N>
-Kernel tile_kernel(int bits) noexcept {
-  return bits <= 4 ? tile<Digits, 8, N> : bits <= 6 ? tile<Digits, 2, N> : wide_tile<Digits, N>;
-}
-
-template <int Digits>
-Kernel tile_kernel(int bits, std::int64_t n) noexcept {
-  return n == 1   ? tile_kernel<Digits, 1>(bits)
-         : n == 2 ? tile_kernel<Digits, 2>(bits)
-         : n == 3 ? tile_kernel<Digits, 3>(bits)
-                  : tile_kernel<Digits, 4>(bits);
-}
-
-// ---- all of it
-
-Kernel kernel_for(const Q8Layout& layout, int bits, std::int64_t n) noexcept {
-  if (layout.form == Q8Form::Tiles) {
-    return layout.digits == 1 ? tile_kernel<1>(bits, n) : tile_kernel<2>(bits, n);
-  }
-  return layout.digits == 1 ? block_kernel<1>(bits, layout.group, n)
-                            : block_kernel<2>(bits, layout.group, n);
-}
-
-// Rows of activations [begin, end) with the panel of n_rows rows that begins at `row` of the part.
-void panel_products(const Q8Matmul& op, const Panel& panel, std::int64_t row, std::int64_t n_rows,
-                    std::int64_t begin, std::int64_t end) noexcept {
-  const Q8Layout& layout = *op.layout;
-  const std::int64_t step = layout.form == Q8Form::Tiles ? kMaxTokens : Q8Layout::kBlockTokens;
-  for (std::int64_t i = begin; i < end; i += step) {
-    const std::int64_t n = end - i < step ? end - i : step;
-    float y[kMaxTokens][kRows];
-    kernel_for(layout, op.weight->format.bits, n)(layout, panel, op.x + i * layout.row_bytes, y);
-    for (std::int64_t k = 0; k < n; ++k) {
-      const std::int64_t target = op.rows_out != nullptr ? op.rows_out[i + k] : i + k;
-      std::memcpy(op.y + target * op.y_stride + row, y[k],
-                  static_cast<std::size_t>(n_rows) * sizeof(float));
-    }
-  }
-}
-
-void matmul(const Q8Matmul& op) noexcept {
-  const Q8Layout& layout = *op.layout;
-  const WeightFormat& format = op.weight->format;
-  const std::int64_t row_bytes = layout.cols * format.bits / 8;
-  const std::int64_t plane_bytes = layout.n_groups * (format.scale_dtype == DType::F32 ? 4 : 2);
-  const std::int64_t plane_floats = (layout.n_groups + 7) / 8 * 8 * kRows;
-  const auto address = reinterpret_cast<std::uintptr_t>(op.scratch);
-  float* scales = op.scratch + (kUnit - address % kUnit) % kUnit / sizeof(float);
-  float* biases = scales + plane_floats;
-  auto* codes = static_cast<std::byte*>(static_cast<void*>(biases + plane_floats));
-  const std::int64_t fit = kCacheBytes / layout.row_bytes / kMaxTokens * kMaxTokens;
-  const std::int64_t pass = fit > kMaxTokens ? fit : kMaxTokens;
-  for (std::int64_t begin = 0; begin < op.n; begin += pass) {
-    const std::int64_t end = begin + pass < op.n ? begin + pass : op.n;
-    for (std::int64_t row = 0; row < op.n_rows; row += kRows) {
-      Panel panel{.data = {}, .scales = scales, .biases = biases, .codes = codes};
-      const std::byte *scale_rows[kRows], *bias_rows[kRows];
-      for (std::int64_t r = 0; r < kRows; ++r) {
-        const std::int64_t at = op.row + (row + r < op.n_rows ? row + r : op.n_rows - 1);
-        panel.data[r] = op.weight->data + at * row_bytes;
-        scale_rows[r] = op.weight->scales + at * plane_bytes;
-        bias_rows[r] = op.weight->biases + at * plane_bytes;
+template <class Codes, int Digits, int N>
+void multiply(const Q8Layout& layout, const Q8Panel& panel, DType scale_dtype, const std::byte* x,
+              float (*y)[kPanelRows]) noexcept {
+  constexpr int kHalves = N == 1 ? 2 : 1;  // at once: as many as there are registers for
+  __m256 acc[2][N];
+#pragma GCC unroll 8
+  for (int k = 0; k < 2 * N; ++k) acc[k / N][k % N] = _mm256_setzero_ps();
+  const std::byte* piece = panel.codes;
+  for (std::int64_t g = 0; g < layout.n_groups; ++g) {
+    const Group<Codes, Digits, N> group(layout, x + g * layout.group);
+    const std::byte* first = piece;
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; half += kHalves) {
+      __m256i sums[kHalves][N] = {};
+      piece = first;
+      for (int c = 0; c < layout.group; c += kPiece, piece += Codes::kPieceBytes) {
+        group.add(piece + half * kHalf, c, sums);
+        if (half == 0) prefetch<Codes::kPieceBytes>(piece);
       }
-      turn_plane(format.scale_dtype, scale_rows, layout.n_groups, scales);
-      turn_plane(format.scale_dtype, bias_rows, layout.n_groups, biases);
-      if (layout.form == Q8Form::Tiles) pack(format.bits, panel, layout.cols, codes);
-      panel_products(op, panel, row, op.n_rows - row < kRows ? op.n_rows - row : kRows, begin, end);
+#pragma GCC unroll 2
+      for (int h = 0; h < kHalves; ++h) {
+        const __m256 scales = load_scales(scale_dtype, panel.scales, g, half + h);
+        const __m256 biases = load_scales(scale_dtype, panel.biases, g, half + h);
+#pragma GCC unroll 4
+        for (int i = 0; i < N; ++i) {
+          acc[half + h][i] = add_group(layout, acc[half + h][i], sums[h][i], scales, biases,
+                                       x + i * layout.row_bytes, g);
+        }
+      }
     }
   }
+#pragma GCC unroll 8
+  for (int k = 0; k < 2 * N; ++k) _mm256_storeu_ps(y[k % N] + k / N * 8, acc[k / N][k % N]);
 }
+
+struct Avx2 {
+  template <int Bits>
+  using Packed = cpu::Packed<Bits>;
+  template <int Bits>
+  using Opened = cpu::Opened<Bits>;
+
+  template <int Bits>
+  static void open(const std::byte* from, std::int64_t cols, std::byte* to) noexcept {
+    open_panel<Bits>(from, cols, to);
+  }
+  template <class Codes, int Digits, int N>
+  static constexpr Kernel multiply = cpu::multiply<Codes, Digits, N>;
+};
 
 }  // namespace
 
 const Q8Kernels& q8_avx2() {
-  static constexpr Q8Kernels kKernels{.quantize = q8_quantize_avx2, .matmul = matmul};
+  static constexpr Q8Kernels kKernels{.quantize = q8_quantize_avx2, .matmul = matmul<Avx2>};
   return kKernels;
 }
 

@@ -3,13 +3,24 @@
 
 #include "backends/cpu/q8_avx512.h"
 
-#include "backends/cpu/q8_blocks_avx512.h"
-#include "backends/cpu/q8_tiles_avx512.h"
+#include "backends/cpu/q8_panels_avx512.h"
 
 namespace moeflux::cpu {
 namespace {
 
-// A group, its digits in element order. Gives its scale; the sum of its codes goes to `sum`.
+void* at(std::byte* base, std::int64_t offset) noexcept {
+  return base + offset;
+}
+
+// How the digits of 16 elements are dealt, see Q8Layout::place().
+__m128i dealt(__m128i digits, int steps) noexcept {
+  if (steps == 1) return digits;
+  return _mm_shuffle_epi8(
+      digits, steps == 2 ? _mm_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15)
+                         : _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+}
+
+// A group. Gives its scale; the sum of its codes goes to `sum`.
 float quantize_group(const Q8Layout& layout, const float* x, std::byte* high, std::byte* low,
                      std::int32_t& sum) noexcept {
   const __m512 magnitude = _mm512_castsi512_ps(_mm512_set1_epi32(0x7FFFFFFF));
@@ -40,9 +51,10 @@ float quantize_group(const Q8Layout& layout, const float* x, std::byte* high, st
     const __m512i codes = _mm512_cvtps_epi32(_mm512_max_ps(_mm512_min_ps(scaled, most), least));
     sums = _mm512_add_epi32(sums, codes);
     const __m512i upper = _mm512_srai_epi32(_mm512_add_epi32(codes, _mm512_set1_epi32(128)), 8);
-    const __m128i digits = _mm512_cvtepi32_epi8(codes);
+    const __m128i digits = dealt(_mm512_cvtepi32_epi8(codes), layout.steps);
     if (layout.digits == 2) {
-      _mm_store_si128(static_cast<__m128i*>(at(high, k)), _mm512_cvtepi32_epi8(upper));
+      _mm_store_si128(static_cast<__m128i*>(at(high, k)),
+                      dealt(_mm512_cvtepi32_epi8(upper), layout.steps));
       _mm_store_si128(static_cast<__m128i*>(at(low, k)), digits);
     } else {
       _mm_store_si128(static_cast<__m128i*>(at(high, k)), digits);
@@ -50,25 +62,6 @@ float quantize_group(const Q8Layout& layout, const float* x, std::byte* high, st
   }
   sum = _mm512_reduce_add_epi32(sums);
   return top / limit;
-}
-
-// The digits of a block from element order to [step][byte], in place.
-void deal_block(std::byte* block, int steps) noexcept {
-  __m512i v[4];
-  for (int i = 0; i < steps; ++i) v[i] = _mm512_load_si512(at(block, i * kBlock));
-  for (int i = 0; i < steps; ++i) {
-    for (int step = 0; step < steps; ++step) {
-      if (steps == 2) {
-        const __m512i moved = _mm512_srli_epi16(v[i], static_cast<unsigned>(8 * step));
-        _mm256_store_si256(static_cast<__m256i*>(at(block, step * kBlock + i * 32)),
-                           _mm512_cvtepi16_epi8(moved));
-      } else {
-        const __m512i moved = _mm512_srli_epi32(v[i], static_cast<unsigned>(8 * step));
-        _mm_store_si128(static_cast<__m128i*>(at(block, step * kBlock + i * 16)),
-                        _mm512_cvtepi32_epi8(moved));
-      }
-    }
-  }
 }
 
 struct WideDot {
@@ -93,7 +86,7 @@ template <bool Wide, int Digits>
 using WidePanel = PanelOf<WideDot, Wide, Digits>;
 
 void matmul(const Q8Matmul& op) noexcept {
-  op.layout->form == Q8Form::Blocks ? matmul_blocks<WideDot>(op) : matmul_tiles<WidePanel>(op);
+  op.n <= kFew ? few_rows<WideDot>(op) : many_rows<WidePanel>(op);
 }
 
 }  // namespace
@@ -111,10 +104,6 @@ void q8_quantize_avx512(const Q8Layout& layout, const float* x, std::byte* out) 
     std::int32_t sum = 0;
     scales[g] = quantize_group(layout, x + g * layout.group, high, high + layout.low_at, sum);
     sums[g] = scales[g] * static_cast<float>(sum);
-  }
-  if (layout.steps == 1) return;
-  for (std::int64_t b = 0; b < layout.n_blocks * layout.digits; ++b) {
-    deal_block(out + b * layout.block_codes(), layout.steps);
   }
 }
 

@@ -2,8 +2,7 @@
 #if defined(__x86_64__)
 
 #include "backends/cpu/kernels.h"
-#include "backends/cpu/q8_blocks_avx512.h"
-#include "backends/cpu/q8_tiles_avx512.h"
+#include "backends/cpu/q8_panels_avx512.h"
 
 namespace moeflux::cpu {
 namespace {
@@ -20,7 +19,7 @@ template <bool Wide, int Digits>
 using VnniPanel = PanelOf<VnniDot, Wide, Digits>;
 
 void matmul(const Q8Matmul& op) noexcept {
-  op.layout->form == Q8Form::Blocks ? matmul_blocks<VnniDot>(op) : matmul_tiles<VnniPanel>(op);
+  op.n <= kFew ? few_rows<VnniDot>(op) : many_rows<VnniPanel>(op);
 }
 
 }  // namespace

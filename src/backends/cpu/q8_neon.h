@@ -1,22 +1,18 @@
-// The fast path for 64-bit Arm, with the inner products left open: many processors have an
-// instruction for products of bytes. Included only by the files compiled for such processors;
-// everything here has internal linkage, and nothing is included that could be instantiated here and
-// linked into code for other processors.
+// The fast path for 64-bit Arm, products with panels (quant/panels.h), with the inner products left
+// open: many processors have an instruction for products of bytes. Included only by the files
+// compiled for such processors; everything here has internal linkage, and nothing is included that
+// could be instantiated here and linked into code for other processors.
 //
-// A Dot has, for signed bytes w (weights) and x (digits of activations):
+// Four rows of a panel, a block, are the lanes of a register. A Dot has, for signed bytes w (codes)
+// and x (digits of activations):
 //
-//   kRowBlocks, kTokens           the largest tile: blocks of 4 rows of weights, activations
-//   add<Full>(sums, w, x)         adds the products of 16 bytes, each to any lane of sums
-//   add_codes(sums, x)            the same with ones for weights
-//   Quads                         sums of 4 rows of weights
-//   add_quads<Full>(quads, w, x)  16 columns; w[j] has columns 4 j to 4 j + 3 of each row
-//   times_256(quads)
-//   total(quads)                  one lane per row
+//   Sums                    of a block
+//   add<Full>(sums, w, x)   adds products with 16 digits; w[j] has codes 4 j to 4 j + 3 of each row
+//   total(sums)             one lane per row
 //
-// Full: weights may have any value of a byte; else they are codes of at most 6 bits.
-//
-// Codes of 8 bits are made signed by taking 128 from them, and 128 times the sum of the codes of
-// the activations is added to the sum of products.
+// Full: codes may have any value of a byte; else they have at most 6 bits. Codes of 8 bits are made
+// signed by taking 128 from them, and 128 times the sum of the codes of the activations is added to
+// the sum of products.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +22,7 @@
 #include <arm_neon.h>
 
 #include "backends/cpu/codes_neon.h"
-#include "backends/cpu/q8.h"
-#include "backends/cpu/with_format.h"
+#include "backends/cpu/q8_passes.h"
 
 namespace moeflux::cpu {
 
@@ -35,146 +30,181 @@ void q8_quantize_neon(const Q8Layout& layout, const float* x, std::byte* out) no
 
 namespace {
 
-constexpr int kBlock = Q8Layout::kBlockBytes;
-// The rows of a product are short streams that the processor does not foresee.
-constexpr std::int64_t kAhead = 16 << 10;
-constexpr std::int64_t kCacheBytes = 256 << 10;  // of activations that one pass goes over
+constexpr int kBlock = 16;  // bytes of a register: a dword of each of 4 rows
 
-// ---- weights
+// ---- codes of a block as bytes
 
-// What kernels for few rows of activations read.
-enum class Stored {
-  Two,
-  TwoHalf,  // groups are half a register
-  Four,
-  Spread,  // codes of 3, 5 and 6 bits, spread to bytes
-  Eight,
-};
+// The codes of a panel.
+template <int Bits>
+struct Packed {
+  static constexpr int kPieceBytes = Bits * kLine;
+  static constexpr bool kFull = Bits == 8;
 
-constexpr int steps_of(Stored stored) noexcept {
-  return stored == Stored::Four ? 2 : stored == Stored::Spread || stored == Stored::Eight ? 1 : 4;
-}
+  // The k-th four of each row of a piece, in the order of Q8Layout::place().
+  static int8x16_t four(const std::byte* piece, int k) noexcept {
+    if constexpr (Bits == 8) {
+      return vreinterpretq_s8_u8(load<uint8x16_t>(piece + k * kLine) ^ vdupq_n_u8(0x80));
+    } else if constexpr (Bits == 2 || Bits == 4) {
+      constexpr int kSteps = 8 / Bits;
+      const auto dword = load<uint8x16_t>(piece + k / kSteps * kLine);
+      return vreinterpretq_s8_u8((dword >> k % kSteps * Bits) & vdupq_n_u8((1 << Bits) - 1));
+    } else {
+      const int bit = k * 4 * Bits, shift = bit % 32;
+      const std::byte* from = piece + bit / 32 * kLine;
+      uint32x4_t codes = load<uint32x4_t>(from) >> shift;
+      if (shift + 4 * Bits > 32) codes |= load<uint32x4_t>(from + kLine) << (32 - shift);
+      return spread(codes);
+    }
+  }
 
-// Some rows of weights. Planes are [n_groups, n_rows].
-struct Rows {
-  const WeightView* weight;
-  std::int64_t first, last;  // rows beyond the last are the last once more
-  int n_rows;                // a multiple of 4
-  float* scales;
-  float* biases;
-  std::byte* codes;  // room for spread ones
-
-  std::int64_t at(int r) const noexcept { return first + r < last ? first + r : last; }
-  const std::byte* data(int r) const noexcept {
-    return weight->data + at(r) * (weight->cols * weight->format.bits / 8);
+ private:
+  // Four codes of a lane: two to each half of it, then one to each byte.
+  static int8x16_t spread(uint32x4_t codes) noexcept {
+    const uint16x8_t two =
+        vreinterpretq_u16_u32(vsliq_n_u32(codes, vshrq_n_u32(codes, 2 * Bits), 16));
+    const uint8x16_t one = vreinterpretq_u8_u16(vsliq_n_u16(two, vshrq_n_u16(two, Bits), 8));
+    return vreinterpretq_s8_u8(one & vdupq_n_u8((1 << Bits) - 1));
   }
 };
 
-void transpose(uint32x4_t (&v)[4]) noexcept {
-  const auto wide = [](uint32x4_t a) { return vreinterpretq_u64_u32(a); };
-  const auto narrow = [](uint64x2_t a) { return vreinterpretq_u32_u64(a); };
-  const uint64x2_t even01 = wide(vtrn1q_u32(v[0], v[1])), odd01 = wide(vtrn2q_u32(v[0], v[1]));
-  const uint64x2_t even23 = wide(vtrn1q_u32(v[2], v[3])), odd23 = wide(vtrn2q_u32(v[2], v[3]));
-  v[0] = narrow(vtrn1q_u64(even01, even23));
-  v[1] = narrow(vtrn1q_u64(odd01, odd23));
-  v[2] = narrow(vtrn2q_u64(even01, even23));
-  v[3] = narrow(vtrn2q_u64(odd01, odd23));
-}
+// The same as bytes in scratch.
+struct Opened {
+  static constexpr int kPieceBytes = kFours * kLine;
+  static constexpr bool kFull = false;
 
-// n <= 4 numbers as floats, then zeros.
-uint32x4_t load_numbers(DType dtype, const std::byte* at, std::int64_t n) noexcept {
-  const std::size_t bytes = dtype == DType::F32 ? 4 : 2;
-  uint32x4_t words = vdupq_n_u32(0);
-  if (n < 4) {
-    std::memcpy(&words, at, static_cast<std::size_t>(n) * bytes);
-  } else if (dtype == DType::F32) {
-    words = load<uint32x4_t>(at);
-  } else {
-    words = vcombine_u32(load<uint32x2_t>(at), vdup_n_u32(0));
+  static int8x16_t four(const std::byte* piece, int k) noexcept {
+    return load<int8x16_t>(piece + k * kLine);
   }
-  if (dtype == DType::F32) return words;
-  const uint16x4_t halves = vget_low_u16(vreinterpretq_u16_u32(words));
-  if (dtype == DType::F16) {
-    return vreinterpretq_u32_f32(vcvt_f32_f16(vreinterpret_f16_u16(halves)));
-  }
-  return vshll_n_u16(halves, 16);
-}
+};
 
-void load_plane(const Rows& rows, const std::byte* plane, std::int64_t n_groups,
-                float* out) noexcept {
-  const DType dtype = rows.weight->format.scale_dtype;
-  const std::int64_t bytes = dtype == DType::F32 ? 4 : 2;
-  for (int r = 0; r < rows.n_rows; r += 4) {
-    for (std::int64_t g = 0; g < n_groups; g += 4) {
-      const std::int64_t n = n_groups - g < 4 ? n_groups - g : 4;
-      uint32x4_t numbers[4];
-#pragma GCC unroll 4
-      for (int i = 0; i < 4; ++i) {
-        numbers[i] = load_numbers(dtype, plane + (rows.at(r + i) * n_groups + g) * bytes, n);
-      }
-      transpose(numbers);
-#pragma GCC unroll 4
-      for (int i = 0; i < 4; ++i) {
-        if (i < n) vst1q_f32(out + (g + i) * rows.n_rows + r, vreinterpretq_f32_u32(numbers[i]));
+template <int Bits>
+void open_panel(const std::byte* from, std::int64_t cols, std::byte* to) noexcept {
+  for (std::int64_t c = 0; c < cols; c += kPiece, from += Packed<Bits>::kPieceBytes) {
+    prefetch<Packed<Bits>::kPieceBytes>(from);
+    for (int block = 0; block < kLine; block += kBlock) {
+#pragma GCC unroll 8
+      for (int k = 0; k < kFours; ++k) {
+        store(to + (c / 4 + k) * kLine + block, Packed<Bits>::four(from + block, k));
       }
     }
   }
 }
 
-Rows open_rows(const Q8Matmul& op, std::int64_t first, int n_rows) noexcept {
-  const std::int64_t n_groups = op.layout->n_groups;
-  const auto address = reinterpret_cast<std::uintptr_t>(op.scratch);
-  float* planes = op.scratch + (64 - address % 64) % 64 / sizeof(float);
-  Rows rows{.weight = op.weight,
-            .first = first,
-            .last = op.row + op.n_rows - 1,
-            .n_rows = n_rows,
-            .scales = planes,
-            .biases = planes + n_groups * n_rows,
-            .codes = nullptr};
-  void* rest = planes + 2 * n_groups * n_rows;
-  rows.codes = static_cast<std::byte*>(rest);
-  load_plane(rows, op.weight->scales, n_groups, rows.scales);
-  load_plane(rows, op.weight->biases, n_groups, rows.biases);
-  return rows;
+// Scales or biases of group g, of a block.
+float32x4_t load_scales(DType dtype, const std::byte* plane, std::int64_t g, int block) noexcept {
+  const std::int64_t first = g * kPanelRows + block * 4;
+  if (dtype == DType::F32) return load<float32x4_t>(plane + first * 4);
+  const auto halves = load<uint16x4_t>(plane + first * 2);
+  if (dtype == DType::F16) return vcvt_f32_f16(vreinterpret_f16_u16(halves));
+  return vreinterpretq_f32_u32(vshll_n_u16(halves, 16));
 }
 
 // ---- products
 
-// One group of 4 rows of weights with one row of activations, as q8.h says.
-float32x4_t add_group(float32x4_t acc, int32x4_t sum, const float* scales, const float* biases,
-                      float x_scale, float x_sum) noexcept {
-  acc = vfmaq_f32(acc, vcvtq_f32_s32(sum), vmulq_n_f32(vld1q_f32(scales), x_scale));
-  return vfmaq_n_f32(acc, vld1q_f32(biases), x_sum);
+// 128 times the sum of the codes of a group of activations.
+template <int Digits>
+int32x4_t correction(const Q8Layout& layout, const std::byte* x) noexcept {
+  int sum = 0;
+  for (int d = 0; d < Digits; ++d, x += layout.low_at) {
+    int32x4_t lanes = vdupq_n_s32(0);
+    for (int c = 0; c < layout.group; c += 16) {
+      lanes = vpadalq_s16(lanes, vpaddlq_s8(load<int8x16_t>(x + c)));
+    }
+    sum = sum * 256 + vaddvq_s32(lanes);
+  }
+  return vdupq_n_s32(128 * sum);
 }
 
-// The sum of the lanes, in all lanes.
-int32x4_t in_all_lanes(int32x4_t lanes) noexcept {
-  const int32x4_t pairs = vpaddq_s32(lanes, lanes);
-  return vpaddq_s32(pairs, pairs);
+// One group further, as q8.h says.
+float32x4_t add_group(const Q8Layout& layout, float32x4_t acc, int32x4_t sums, float32x4_t scales,
+                      float32x4_t biases, const std::byte* x, std::int64_t g) noexcept {
+  const auto x_scale = load<float>(x + layout.scales_at + g * 4);
+  const auto x_sum = load<float>(x + layout.sums_at + g * 4);
+  acc = vfmaq_f32(acc, vcvtq_f32_s32(sums), vmulq_n_f32(scales, x_scale));
+  return vfmaq_n_f32(acc, biases, x_sum);
 }
 
-const float* floats_at(const std::byte* at) noexcept {
-  return static_cast<const float*>(static_cast<const void*>(at));
-}
+// Products of codes of one group, of some blocks with N rows of activations.
+template <class Dot, class Codes, int Digits, int N, int Blocks>
+struct GroupSums {
+  typename Dot::Sums sums[Digits][Blocks][N] = {};
 
-// Products with activations `token` and following; those of rows beyond the last are dropped.
-template <int N, int Blocks>
-void store_products(const Q8Matmul& op, std::int64_t row, std::int64_t token,
-                    const float32x4_t (&acc)[N][Blocks]) noexcept {
-  const std::int64_t left = op.row + op.n_rows - row;
-  for (int i = 0; i < N; ++i) {
-    const std::int64_t target = op.rows_out != nullptr ? op.rows_out[token + i] : token + i;
-    float* y = op.y + target * op.y_stride + row - op.row;
+  // The first or second half of a piece.
+  void add(const Q8Layout& layout, const std::byte* piece, int half, const std::byte* x) noexcept {
+#pragma GCC unroll 4
     for (int b = 0; b < Blocks; ++b) {
-      if (left >= 4 * b + 4) {
-        vst1q_f32(y + 4 * b, acc[i][b]);
-      } else {
-        for (int r = 4 * b; r < left; ++r) y[r] = acc[i][b][r - 4 * b];
+      int8x16_t codes[4];
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j) codes[j] = Codes::four(piece + b * kBlock, 4 * half + j);
+#pragma GCC unroll 8
+      for (int k = 0; k < Digits * N; ++k) {
+        const auto digits =
+            load<int8x16_t>(x + 16 * half + k / N * layout.low_at + k % N * layout.row_bytes);
+        Dot::template add<Codes::kFull>(sums[k / N][b][k % N], codes, digits);
       }
     }
   }
+  int32x4_t total(int block, int i) const noexcept {
+    const int32x4_t last = Dot::total(sums[Digits - 1][block][i]);
+    return Digits == 1 ? last : vaddq_s32(vshlq_n_s32(Dot::total(sums[0][block][i]), 8), last);
+  }
+};
+
+template <class Dot, class Codes, int Digits, int N>
+void multiply(const Q8Layout& layout, const Q8Panel& panel, DType scale_dtype, const std::byte* x,
+              float (*y)[kPanelRows]) noexcept {
+  constexpr int kBlocks = N == 1 ? 4 : N == 2 ? 2 : 1;  // at once: as registers allow
+  float32x4_t acc[4][N] = {};
+  const std::byte* first = panel.codes;
+  for (std::int64_t g = 0; g < layout.n_groups; ++g) {
+    int32x4_t corrections[N];
+#pragma GCC unroll 4
+    for (int i = 0; Codes::kFull && i < N; ++i) {
+      corrections[i] = correction<Digits>(layout, x + i * layout.row_bytes + g * layout.group);
+    }
+    const std::byte* piece = first;
+    for (int block = 0; block < 4; block += kBlocks) {
+      GroupSums<Dot, Codes, Digits, N, kBlocks> group;
+      piece = first;
+      for (int c = 0; c < layout.group; c += kPiece, piece += Codes::kPieceBytes) {
+        const std::byte* digits = x + g * layout.group + c;
+        group.add(layout, piece + block * kBlock, 0, digits);
+        group.add(layout, piece + block * kBlock, 1, digits);
+        if (block == 0) prefetch<Codes::kPieceBytes>(piece);
+      }
+#pragma GCC unroll 4
+      for (int b = 0; b < kBlocks; ++b) {
+        const float32x4_t scales = load_scales(scale_dtype, panel.scales, g, block + b);
+        const float32x4_t biases = load_scales(scale_dtype, panel.biases, g, block + b);
+#pragma GCC unroll 4
+        for (int i = 0; i < N; ++i) {
+          int32x4_t sums = group.total(b, i);
+          if constexpr (Codes::kFull) sums = vaddq_s32(sums, corrections[i]);
+          acc[block + b][i] = add_group(layout, acc[block + b][i], sums, scales, biases,
+                                        x + i * layout.row_bytes, g);
+        }
+      }
+    }
+    first = piece;
+  }
+#pragma GCC unroll 16
+  for (int k = 0; k < 4 * N; ++k) vst1q_f32(y[k / 4] + k % 4 * 4, acc[k % 4][k / 4]);
 }
+
+template <class Dot>
+struct Neon {
+  template <int Bits>
+  using Packed = cpu::Packed<Bits>;
+  template <int>
+  using Opened = cpu::Opened;
+
+  template <int Bits>
+  static void open(const std::byte* from, std::int64_t cols, std::byte* to) noexcept {
+    open_panel<Bits>(from, cols, to);
+  }
+  template <class Codes, int Digits, int N>
+  static constexpr Kernel multiply = cpu::multiply<Dot, Codes, Digits, N>;
+};
 
 }  // namespace
 }  // namespace moeflux::cpu

@@ -54,36 +54,17 @@ __m256i to_bytes(const __m256i (&v)[4]) noexcept {
   return _mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
-void store_half(std::byte* to, __m128i value) noexcept {
-  _mm_storeu_si128(static_cast<__m128i*>(static_cast<void*>(to)), value);
-}
-void store_quarter(std::byte* to, std::int64_t value) noexcept {
-  std::memcpy(to, &value, sizeof value);
+// How 32 digits are dealt, see Q8Layout::place().
+__m256i dealt(__m256i digits, int steps) noexcept {
+  if (steps == 1) return digits;
+  const __m128i order = steps == 2
+                            ? _mm_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15)
+                            : _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  return _mm256_shuffle_epi8(digits, _mm256_broadcastsi128_si256(order));
 }
 
-// Digits of elements [i, i + 32), to their places.
-void place_digits(const Q8Layout& layout, std::int64_t i, __m256i digits, std::byte* out) noexcept {
-  constexpr int kBlock = Q8Layout::kBlockBytes;
-  std::byte* to = out + layout.place(i);
-  if (layout.steps == 1) {
-    _mm256_storeu_si256(static_cast<__m256i*>(static_cast<void*>(to)), digits);
-  } else if (layout.steps == 2) {
-    const __m256i order = _mm256_broadcastsi128_si256(
-        _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15));
-    const __m256i dealt =
-        _mm256_permute4x64_epi64(_mm256_shuffle_epi8(digits, order), 0b11'01'10'00);
-    store_half(to, _mm256_castsi256_si128(dealt));
-    store_half(to + kBlock, _mm256_extracti128_si256(dealt, 1));
-  } else {
-    const __m256i order = _mm256_broadcastsi128_si256(
-        _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
-    const __m256i dealt = _mm256_permutevar8x32_epi32(_mm256_shuffle_epi8(digits, order),
-                                                      _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-    store_quarter(to, _mm256_extract_epi64(dealt, 0));
-    store_quarter(to + kBlock, _mm256_extract_epi64(dealt, 1));
-    store_quarter(to + 2 * kBlock, _mm256_extract_epi64(dealt, 2));
-    store_quarter(to + 3 * kBlock, _mm256_extract_epi64(dealt, 3));
-  }
+void store(std::byte* to, __m256i digits) noexcept {
+  _mm256_storeu_si256(static_cast<__m256i*>(static_cast<void*>(to)), digits);
 }
 
 std::int32_t sum_lanes(__m256i v) noexcept {
@@ -92,15 +73,15 @@ std::int32_t sum_lanes(__m256i v) noexcept {
   return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 1)));
 }
 
-// Codes of elements [i, i + group) to their places; their sum.
-std::int32_t place_group(const Q8Layout& layout, std::int64_t i, const float* x, float inverse,
+// The digits of a group; gives the sum of its codes.
+std::int32_t place_group(const Q8Layout& layout, const float* x, float inverse,
                          std::byte* out) noexcept {
   const float limit = layout.largest_code();
   __m256i sum = _mm256_setzero_si256();
   for (int k = 0; k < layout.group; k += kAtOnce) {
     __m256i codes[4], rest[4];
     for (int j = 0; j < 4; ++j) {
-      codes[j] = to_codes(x + i + k + 8 * j, inverse, limit);
+      codes[j] = to_codes(x + k + 8 * j, inverse, limit);
       sum = _mm256_add_epi32(sum, codes[j]);
     }
     if (layout.digits == 2) {
@@ -110,50 +91,35 @@ std::int32_t place_group(const Q8Layout& layout, std::int64_t i, const float* x,
         rest[j] = _mm256_sub_epi32(codes[j], _mm256_slli_epi32(high, 8));
         codes[j] = high;
       }
-      place_digits(layout, i + k, to_bytes(rest), out + layout.low_at);
+      store(out + layout.low_at + k, dealt(to_bytes(rest), layout.steps));
     }
-    place_digits(layout, i + k, to_bytes(codes), out);
+    store(out + k, dealt(to_bytes(codes), layout.steps));
   }
   return sum_lanes(sum);
-}
-
-void clear_group(const Q8Layout& layout, std::int64_t i, std::byte* out) noexcept {
-  for (int k = 0; k < layout.group; k += kAtOnce) {
-    place_digits(layout, i + k, _mm256_setzero_si256(), out);
-    if (layout.digits == 2) {
-      place_digits(layout, i + k, _mm256_setzero_si256(), out + layout.low_at);
-    }
-  }
-}
-
-// All that no group writes.
-void clear_padding(const Q8Layout& layout, std::byte* out) noexcept {
-  const auto block = static_cast<std::size_t>(layout.block_codes());
-  if (layout.cols < layout.padded) {
-    std::byte* last = out + layout.padded - layout.block_codes();
-    std::memset(last, 0, block);
-    std::memset(last + layout.low_at, 0, block);
-  }
-  const std::int64_t used = layout.n_groups * std::int64_t{sizeof(float)};
-  const auto left = static_cast<std::size_t>(layout.sums_at - layout.scales_at - used);
-  std::memset(out + layout.scales_at + used, 0, left);
-  std::memset(out + layout.sums_at + used, 0, left);
 }
 
 }  // namespace
 
 void q8_quantize_avx2(const Q8Layout& layout, const float* x, std::byte* out) noexcept {
-  clear_padding(layout, out);
+  const auto group_bytes = static_cast<std::size_t>(layout.group);
+  const auto padding = static_cast<std::size_t>(layout.padded - layout.cols);
   const float limit = layout.largest_code();
+  for (int digit = 0; digit < layout.digits; ++digit) {
+    std::memset(out + digit * layout.low_at + layout.cols, 0, padding);
+  }
+  std::memset(out + layout.scales_at, 0,
+              static_cast<std::size_t>(layout.row_bytes - layout.scales_at));
   for (std::int64_t g = 0; g < layout.n_groups; ++g) {
-    const std::int64_t i = g * layout.group;
-    const float largest = largest_of(x + i, layout.group);
+    const float* values = x + g * layout.group;
+    std::byte* digits = out + g * layout.group;
+    const float largest = largest_of(values, layout.group);
     const float scale = largest / limit;
     std::int32_t sum = 0;
     if (largest > 0) {
-      sum = place_group(layout, i, x, limit / largest, out);
+      sum = place_group(layout, values, limit / largest, digits);
     } else {  // zeros, or what is not finite
-      clear_group(layout, i, out);
+      std::memset(digits, 0, group_bytes);
+      std::memset(digits + layout.low_at, 0, group_bytes);
     }
     floats_at(out, layout.scales_at)[g] = scale;
     floats_at(out, layout.sums_at)[g] = scale * static_cast<float>(sum);

@@ -50,7 +50,7 @@ GatedDeltaSpec read_delta(const JsonFields& text) {
       .n_value_heads = size_field(text, "linear_num_value_heads"),
       .d_key = size_field(text, "linear_key_head_dim"),
       .d_value = size_field(text, "linear_value_head_dim"),
-      .conv_width = size_field(text, "linear_conv_kernel_dim"),
+      .conv_width = static_cast<int>(text.integer("linear_conv_kernel_dim", 1, kMaxConvWidth)),
       .output_gate = read_output_gate(text),
   };
 }

@@ -1,4 +1,4 @@
-// The container of version 1 that is kept for ever, run.
+// Containers of all versions, which are kept for ever, run.
 #include <gtest/gtest.h>
 
 #include "convert/scrub.h"
@@ -10,27 +10,34 @@
 namespace moeflux {
 namespace {
 
-TEST(ContainerV1, ComputesWhatItAlwaysDid) {
-  const std::string path = test::source_path("tests/fixtures/container-v1");
-  const auto golden = open_tensor_file(path + "/logits.safetensors");
+class ContainerVersion : public testing::TestWithParam<std::string> {
+ protected:
+  std::string path() const { return test::source_path("tests/fixtures/" + GetParam()); }
+};
+
+TEST_P(ContainerVersion, ComputesWhatItAlwaysDid) {
+  const auto golden = open_tensor_file(path() + "/logits.safetensors");
   const TensorInfo& info = *golden->find("logits");
   std::vector<float> expected(info.bytes / sizeof(float));
   golden->read(info.extent(), std::as_writable_bytes(std::span(expected)));
 
-  test::LoadedModel model(path);
+  test::LoadedModel model(path());
   Session session = model.new_session();
   const std::vector<float> logits =
-      model.feed(session, test::golden_prompt(path + "/logits.safetensors"));
+      model.feed(session, test::golden_prompt(path() + "/logits.safetensors"));
   test::expect_close(logits, std::vector<double>(expected.begin(), expected.end()),
                      test::kGoldenTolerance);
 }
 
-TEST(ContainerV1, IsIntact) {
-  const auto source = open_source(test::source_path("tests/fixtures/container-v1"));
+TEST_P(ContainerVersion, IsIntact) {
+  const auto source = open_source(path());
   const ScrubReport report = scrub(*source, {});
   EXPECT_TRUE(report.damage.empty());
   EXPECT_EQ(report.n_checksums, 41u);
 }
+
+INSTANTIATE_TEST_SUITE_P(Kept, ContainerVersion, testing::Values("container-v1", "container-v2"),
+                         [](const auto& test) { return "v" + test.param.substr(11); });
 
 }  // namespace
 }  // namespace moeflux

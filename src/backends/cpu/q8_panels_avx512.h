@@ -1,0 +1,227 @@
+// Products with panels (quant/panels.h) for AVX-512: the 16 rows are the lanes of a register. A
+// dword of activations, in all lanes, times a register of codes advances 16 products at once, and
+// the sums of a group need no shuffling.
+//
+// Few rows of activations take codes on their way from memory. For many, codes go to bytes in
+// scratch once, since all of them take each.
+#pragma once
+
+#include "backends/cpu/q8_avx512.h"
+
+namespace moeflux::cpu {
+namespace {
+
+constexpr std::int64_t kCacheBytes = 512 << 10;  // of activations that one pass goes over
+constexpr int kTokens = 8;                       // rows of activations at once
+constexpr std::int64_t kFew = 7;                 // rows that do not repay a copy of the codes
+
+// Sums of products of codes, of one group and N rows of activations.
+template <class Dot, bool Wide, int Digits, int N>
+struct GroupSums {
+  static constexpr int kChains = N < 3 ? 2 : 1;  // that do not wait for each other
+  __m512i sums[Digits][kChains][N];
+
+  GroupSums() noexcept {
+#pragma GCC unroll 4
+    for (int k = 0; k < Digits * kChains; ++k) {
+#pragma GCC unroll 8
+      for (int i = 0; i < N; ++i) sums[k / kChains][k % kChains][i] = _mm512_setzero_si512();
+    }
+  }
+  // `codes` with the four activations at x.
+  void add(const Q8Layout& layout, __m512i codes, int chain, const std::byte* x) noexcept {
+#pragma GCC unroll 2
+    for (int digit = 0; digit < Digits; ++digit) {
+#pragma GCC unroll 8
+      for (int i = 0; i < N; ++i) {
+        __m512i& sum = sums[digit][chain % kChains][i];
+        sum = Dot::template add<Wide>(
+            sum, codes, in_all_lanes(x + digit * layout.low_at + i * layout.row_bytes));
+      }
+    }
+  }
+  __m512i total(int i) const noexcept {
+    __m512i high = sums[0][0][i], low = sums[Digits - 1][0][i];
+    if (kChains == 2) {
+      high = _mm512_add_epi32(high, sums[0][kChains - 1][i]);
+      low = _mm512_add_epi32(low, sums[Digits - 1][kChains - 1][i]);
+    }
+    return Digits == 1 ? high : _mm512_add_epi32(_mm512_slli_epi32(high, 8), low);
+  }
+};
+
+// Where the products of a panel with some rows of activations go.
+struct Outputs {
+  float* y[kTokens];
+  __mmask16 lanes;
+
+  Outputs(const Q8Matmul& op, std::int64_t first, std::int64_t n, std::int64_t row,
+          std::int64_t n_rows) noexcept
+      : lanes(first_lanes(n_rows)) {
+    for (std::int64_t i = 0; i < n; ++i) y[i] = row_of_y(op, first + i, row);
+  }
+};
+
+// ---- few rows
+
+template <class Dot, int Bits, int Digits, int N>
+void few_tokens(const Q8Layout& layout, const Q8Panel& panel, DType scale_dtype, const std::byte* x,
+                const Outputs& out) noexcept {
+  using Unit = CodeUnit<Bits>;
+  __m512 acc[N];
+#pragma GCC unroll 4
+  for (int i = 0; i < N; ++i) acc[i] = _mm512_setzero_ps();
+  const std::byte* from = panel.codes;
+  for (std::int64_t g = 0; g < layout.n_groups; ++g) {
+    GroupSums<Dot, Bits == 8, Digits, N> sums;
+    const std::byte* digits = x + g * layout.group;
+#pragma GCC unroll 4
+    for (int c = 0; c < layout.group; c += 4 * Unit::kRegisters, from += Unit::kBytes) {
+      __m512i codes[Unit::kRegisters];
+      Unit::load(from, codes);
+#pragma GCC unroll 5
+      for (int line = 0; line < Unit::kBytes; line += 64)
+        _mm_prefetch(at(from, kAhead + line), kAheadHint);
+#pragma GCC unroll 8
+      for (int k = 0; k < Unit::kRegisters; ++k) sums.add(layout, codes[k], k, digits + c + 4 * k);
+    }
+    const __m512 scales = load_scales(scale_dtype, panel.scales, g);
+    const __m512 biases = load_scales(scale_dtype, panel.biases, g);
+#pragma GCC unroll 4
+    for (int i = 0; i < N; ++i) {
+      acc[i] =
+          add_group(layout, acc[i], sums.total(i), scales, biases, x + i * layout.row_bytes, g);
+    }
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < N; ++i) _mm512_mask_storeu_ps(out.y[i], out.lanes, acc[i]);
+}
+
+template <class Dot, int Bits, int Digits>
+void few_rows(const Q8Matmul& op) noexcept {
+  const Q8Layout& layout = *op.layout;
+  const DType scale_dtype = op.weight->format.scale_dtype;
+  for (std::int64_t row = op.row; row < op.row + op.n_rows; row += kPanelRows) {
+    const Q8Panel panel = q8_panel(op, row);
+    for (std::int64_t i = 0, n = 0; i < op.n; i += n) {
+      n = op.n - i >= 4 ? 4 : op.n - i >= 2 ? 2 : 1;
+      const Outputs out(op, i, n, row, panel.n_rows);
+      const std::byte* x = op.x + i * layout.row_bytes;
+      const auto multiply = n == 4   ? few_tokens<Dot, Bits, Digits, 4>
+                            : n == 2 ? few_tokens<Dot, Bits, Digits, 2>
+                                     : few_tokens<Dot, Bits, Digits, 1>;
+      multiply(layout, panel, scale_dtype, x, out);
+    }
+  }
+}
+
+// ---- many rows
+
+// The panel's codes as bytes, and its scales and biases as floats.
+struct OpenPanel {
+  OpenPanel(const Q8Matmul& op, const Q8Panel& panel) noexcept : memory(q8_scratch(op)) {
+    const DType dtype = op.weight->format.scale_dtype;
+    for (std::int64_t g = 0; g < op.layout->n_groups; ++g) {
+      _mm512_store_ps(memory.scales + g * kPanelRows, load_scales(dtype, panel.scales, g));
+      _mm512_store_ps(memory.biases + g * kPanelRows, load_scales(dtype, panel.biases, g));
+    }
+    with_bits(op.weight->format.bits, [&]<int Bits>() {
+      using Unit = CodeUnit<Bits>;
+      const std::byte* from = panel.codes;
+      std::byte* to = memory.codes;
+      for (std::int64_t c = 0; c < op.layout->cols; c += 4 * Unit::kRegisters) {
+        __m512i codes[Unit::kRegisters];
+        Unit::load(from, codes);
+#pragma GCC unroll 5
+        for (int line = 0; line < Unit::kBytes; line += 64)
+          _mm_prefetch(at(from, kAhead + line), kAheadHint);
+        from += Unit::kBytes;
+#pragma GCC unroll 8
+        for (int k = 0; k < Unit::kRegisters; ++k, to += 64) _mm512_store_si512(to, codes[k]);
+      }
+    });
+  }
+  __m512 scales(std::int64_t g) const noexcept {
+    return _mm512_load_ps(memory.scales + g * kPanelRows);
+  }
+  __m512 biases(std::int64_t g) const noexcept {
+    return _mm512_load_ps(memory.biases + g * kPanelRows);
+  }
+  const std::byte* codes() const noexcept {
+    return memory.codes;
+  }
+
+ private:
+  Q8Scratch memory;
+};
+
+template <class Dot, bool Wide, int Digits, int N>
+void many_tokens(const Q8Layout& layout, const OpenPanel& panel, const std::byte* x,
+                 const Outputs& out) noexcept {
+  __m512 acc[N];
+#pragma GCC unroll 8
+  for (int i = 0; i < N; ++i) acc[i] = _mm512_setzero_ps();
+  const std::byte* codes = panel.codes();
+  for (std::int64_t g = 0; g < layout.n_groups; ++g) {
+    GroupSums<Dot, Wide, Digits, N> sums;
+    for (int c = 0; c < layout.group; c += 4, codes += 64)
+      sums.add(layout, _mm512_load_si512(codes), 0, x + g * layout.group + c);
+    const __m512 scales = panel.scales(g), biases = panel.biases(g);
+#pragma GCC unroll 8
+    for (int i = 0; i < N; ++i) {
+      acc[i] =
+          add_group(layout, acc[i], sums.total(i), scales, biases, x + i * layout.row_bytes, g);
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < N; ++i) _mm512_mask_storeu_ps(out.y[i], out.lanes, acc[i]);
+}
+
+// Products of an open panel with rows [begin, end) of the activations.
+template <class Dot, bool Wide, int Digits>
+struct PanelOf {
+  static constexpr decltype(&many_tokens<Dot, Wide, Digits, 1>) kBySize[kTokens] = {
+      many_tokens<Dot, Wide, Digits, 1>, many_tokens<Dot, Wide, Digits, 2>,
+      many_tokens<Dot, Wide, Digits, 3>, many_tokens<Dot, Wide, Digits, 4>,
+      many_tokens<Dot, Wide, Digits, 5>, many_tokens<Dot, Wide, Digits, 6>,
+      many_tokens<Dot, Wide, Digits, 7>, many_tokens<Dot, Wide, Digits, 8>};
+
+  static void multiply(const Q8Matmul& op, const OpenPanel& panel, std::int64_t row,
+                       std::int64_t n_rows, std::int64_t begin, std::int64_t end) noexcept {
+    const std::int64_t n_blocks = (end - begin + kTokens - 1) / kTokens;  // of about equal size
+    for (std::int64_t block = 0, i = begin, n = 0; block < n_blocks; ++block, i += n) {
+      n = (end - i + n_blocks - block - 1) / (n_blocks - block);
+      kBySize[n - 1](*op.layout, panel, op.x + i * op.layout->row_bytes,
+                     Outputs(op, i, n, row, n_rows));
+    }
+  }
+};
+
+// Panel<Wide, Digits>::multiply is what multiplies an open panel; Wide: codes have 8 bits.
+template <template <bool, int> class Panel>
+void many_rows(const Q8Matmul& op) noexcept {
+  const Q8Layout& layout = *op.layout;
+  const std::int64_t fit = kCacheBytes / layout.row_bytes / 16 * 16;
+  const std::int64_t step = fit > 16 ? fit : 16;
+  const auto multiply =
+      op.weight->format.bits == 8
+          ? (layout.digits == 1 ? Panel<true, 1>::multiply : Panel<true, 2>::multiply)
+          : (layout.digits == 1 ? Panel<false, 1>::multiply : Panel<false, 2>::multiply);
+  for (std::int64_t begin = 0; begin < op.n; begin += step) {
+    const std::int64_t end = begin + step < op.n ? begin + step : op.n;
+    for (std::int64_t row = op.row; row < op.row + op.n_rows; row += kPanelRows) {
+      const Q8Panel panel = q8_panel(op, row);
+      multiply(op, OpenPanel(op, panel), row, panel.n_rows, begin, end);
+    }
+  }
+}
+
+template <class Dot>
+void few_rows(const Q8Matmul& op) noexcept {
+  with_bits(op.weight->format.bits, [&]<int Bits>() {
+    op.layout->digits == 1 ? few_rows<Dot, Bits, 1>(op) : few_rows<Dot, Bits, 2>(op);
+  });
+}
+
+}  // namespace
+}  // namespace moeflux::cpu

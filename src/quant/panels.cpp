@@ -1,0 +1,119 @@
+#include "quant/panels.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "base/error.h"
+
+namespace moeflux {
+namespace {
+
+// The planes of a view are its owner's memory, which is writable.
+std::byte* writable(const std::byte* plane) {
+  return const_cast<std::byte*>(plane);  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+}
+
+template <class T>
+T load(const std::byte* from, std::int64_t index) {
+  T value;
+  std::memcpy(&value, from + index * std::int64_t{sizeof(T)}, sizeof(T));
+  return value;
+}
+
+// [rows, cols] of T to [cols, rows]. A few columns at a time, so that lines are written whole.
+template <class T>
+void transpose(const std::byte* from, std::int64_t rows, std::int64_t cols, std::byte* to) {
+  constexpr std::int64_t kAtOnce = 64 / sizeof(T);
+  for (std::int64_t c = 0; c < cols; c += kAtOnce) {
+    const std::int64_t end = std::min(c + kAtOnce, cols);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      for (std::int64_t k = c; k < end; ++k) {
+        const T value = load<T>(from, r * cols + k);
+        std::memcpy(to + (k * rows + r) * std::int64_t{sizeof(T)}, &value, sizeof(T));
+      }
+    }
+  }
+}
+
+// Four by four: how the compiler turns dwords in registers.
+using Four = std::uint32_t __attribute__((vector_size(16)));
+
+void transpose_fours(const std::byte* from, std::int64_t from_stride, std::byte* to,
+                     std::int64_t to_stride) {
+  Four a, b, c, d;
+  std::memcpy(&a, from, sizeof a);
+  std::memcpy(&b, from + from_stride, sizeof b);
+  std::memcpy(&c, from + 2 * from_stride, sizeof c);
+  std::memcpy(&d, from + 3 * from_stride, sizeof d);
+  const Four ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+  const Four ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+  const Four cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+  const Four cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+  const Four out[4] = {__builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5),
+                       __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7),
+                       __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5),
+                       __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7)};
+  for (int i = 0; i < 4; ++i) std::memcpy(to + i * to_stride, &out[i], sizeof out[i]);
+}
+
+void transpose_dwords(const std::byte* from, std::int64_t rows, std::int64_t cols, std::byte* to) {
+  if (rows % 4 != 0 || cols % 4 != 0) return transpose<std::uint32_t>(from, rows, cols, to);
+  for (std::int64_t c = 0; c < cols; c += 4) {
+    for (std::int64_t r = 0; r < rows; r += 4) {
+      transpose_fours(from + (r * cols + c) * 4, cols * 4, to + (c * rows + r) * 4, rows * 4);
+    }
+  }
+}
+
+// A plane of `size` byte elements, in place.
+void turn(std::byte* plane, std::int64_t rows, std::int64_t cols, std::size_t size,
+          std::byte* scratch) {
+  std::memcpy(scratch, plane, static_cast<std::size_t>(rows * cols) * size);
+  size == 4 ? transpose_dwords(scratch, rows, cols, plane)
+            : transpose<std::uint16_t>(scratch, rows, cols, plane);
+}
+
+}  // namespace
+
+WeightFormat arranged(WeightFormat format, bool in_panels) {
+  format.in_panels = in_panels && format.kind == WeightKind::Affine;
+  return format;
+}
+
+void arrange_plane(std::byte* plane, std::int64_t rows, std::int64_t row_elements,
+                   std::size_t element_bytes, bool to_panels) {
+  const auto row_bytes = static_cast<std::size_t>(row_elements) * element_bytes;
+  std::vector<std::byte> scratch(static_cast<std::size_t>(kPanelRows) * row_bytes);
+  for (std::int64_t first = 0; first < rows; first += kPanelRows) {
+    const std::int64_t n = std::min(kPanelRows, rows - first);
+    std::byte* at = plane + static_cast<std::size_t>(first) * row_bytes;
+    to_panels ? turn(at, n, row_elements, element_bytes, scratch.data())
+              : turn(at, row_elements, n, element_bytes, scratch.data());
+  }
+}
+
+std::size_t panel_scratch_bytes(const WeightFormat& format, std::int64_t cols) {
+  const auto size = static_cast<std::int64_t>(dtype_size(format.scale_dtype));
+  const std::int64_t plane = scales_per_row(format, cols) * size;
+  return static_cast<std::size_t>(kPanelRows * std::max(data_row_bytes(format, cols), plane));
+}
+
+void arrange_panel(const WeightView& matrix, std::int64_t index, std::span<std::byte> scratch) {
+  const WeightFormat& format = matrix.format;
+  MOEFLUX_ASSERT(format.kind == WeightKind::Affine && index < n_panels(matrix.rows));
+  MOEFLUX_ASSERT(scratch.size() >= panel_scratch_bytes(format, matrix.cols));
+  const std::int64_t first = index * kPanelRows;
+  const std::int64_t rows = std::min(kPanelRows, matrix.rows - first);
+  const auto turn_plane = [&](const std::byte* plane, std::int64_t elements, std::size_t size) {
+    std::byte* at = writable(plane) + first * elements * static_cast<std::int64_t>(size);
+    format.in_panels ? turn(at, elements, rows, size, scratch.data())
+                     : turn(at, rows, elements, size, scratch.data());
+  };
+  turn_plane(matrix.data, data_row_bytes(format, matrix.cols) / 4, 4);
+  const std::int64_t n_groups = scales_per_row(format, matrix.cols);
+  turn_plane(matrix.scales, n_groups, dtype_size(format.scale_dtype));
+  turn_plane(matrix.biases, n_groups, dtype_size(format.scale_dtype));
+}
+
+}  // namespace moeflux
