@@ -65,10 +65,13 @@ float quantize_group(const Q8Layout& layout, const float* x, std::byte* high, st
 }
 
 struct WideDot {
-  // Adds sums of 4 products to each lane. Products of codes of up to 6 bits fit into 16 bits two at
-  // a time; those of 8 bits are taken from even and odd bytes apart.
+  // Adds sums of 4 products, with the dword at `four`, to each lane. Products of codes of up to 6
+  // bits fit into 16 bits two at a time; those of 8 bits are taken from even and odd bytes apart.
   template <bool Wide>
-  static __m512i add(__m512i acc, __m512i w, __m512i x) noexcept {
+  static __m512i add(__m512i acc, __m512i w, const std::byte* four) noexcept {
+    int dword;
+    std::memcpy(&dword, four, sizeof dword);
+    const __m512i x = _mm512_set1_epi32(dword);
     if constexpr (Wide) {
       const __m512i low = _mm512_set1_epi16(0xFF);
       const __m512i even = _mm512_madd_epi16(_mm512_and_si512(w, low),

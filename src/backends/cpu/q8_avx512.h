@@ -29,12 +29,6 @@ __mmask16 first_lanes(std::int64_t n) noexcept {
   return static_cast<__mmask16>((1u << n) - 1);
 }
 
-__m512i in_all_lanes(const std::byte* dword) noexcept {
-  int value;
-  std::memcpy(&value, dword, sizeof value);
-  return _mm512_set1_epi32(value);
-}
-
 // The codes of a panel as bytes, from the smallest number of dwords that holds whole ones: register
 // k has 4 of each row, in the order of Q8Layout::place().
 template <int Bits>

@@ -15,40 +15,12 @@ constexpr std::int64_t kCacheBytes = 512 << 10;  // of activations that one pass
 constexpr int kTokens = 8;                       // rows of activations at once
 constexpr std::int64_t kFew = 7;                 // rows that do not repay a copy of the codes
 
-// Sums of products of codes, of one group and N rows of activations.
-template <class Dot, bool Wide, int Digits, int N>
-struct GroupSums {
-  static constexpr int kChains = N < 3 ? 2 : 1;  // that do not wait for each other
-  __m512i sums[Digits][kChains][N];
-
-  GroupSums() noexcept {
-#pragma GCC unroll 4
-    for (int k = 0; k < Digits * kChains; ++k) {
-#pragma GCC unroll 8
-      for (int i = 0; i < N; ++i) sums[k / kChains][k % kChains][i] = _mm512_setzero_si512();
-    }
-  }
-  // `codes` with the four activations at x.
-  void add(const Q8Layout& layout, __m512i codes, int chain, const std::byte* x) noexcept {
-#pragma GCC unroll 2
-    for (int digit = 0; digit < Digits; ++digit) {
-#pragma GCC unroll 8
-      for (int i = 0; i < N; ++i) {
-        __m512i& sum = sums[digit][chain % kChains][i];
-        sum = Dot::template add<Wide>(
-            sum, codes, in_all_lanes(x + digit * layout.low_at + i * layout.row_bytes));
-      }
-    }
-  }
-  __m512i total(int i) const noexcept {
-    __m512i high = sums[0][0][i], low = sums[Digits - 1][0][i];
-    if (kChains == 2) {
-      high = _mm512_add_epi32(high, sums[0][kChains - 1][i]);
-      low = _mm512_add_epi32(low, sums[Digits - 1][kChains - 1][i]);
-    }
-    return Digits == 1 ? high : _mm512_add_epi32(_mm512_slli_epi32(high, 8), low);
-  }
-};
+// The sum of products of codes from the sums of their digits. Local arrays of sums, not members:
+// only those stay in registers.
+template <int Digits>
+__m512i total(__m512i high, __m512i low) noexcept {
+  return Digits == 1 ? high : _mm512_add_epi32(_mm512_slli_epi32(high, 8), low);
+}
 
 // Where the products of a panel with some rows of activations go.
 struct Outputs {
@@ -68,12 +40,16 @@ template <class Dot, int Bits, int Digits, int N>
 void few_tokens(const Q8Layout& layout, const Q8Panel& panel, DType scale_dtype, const std::byte* x,
                 const Outputs& out) noexcept {
   using Unit = CodeUnit<Bits>;
+  constexpr int kChains = N == 1 ? 2 : 1;  // sums that do not wait for each other
   __m512 acc[N];
 #pragma GCC unroll 4
   for (int i = 0; i < N; ++i) acc[i] = _mm512_setzero_ps();
   const std::byte* from = panel.codes;
   for (std::int64_t g = 0; g < layout.n_groups; ++g) {
-    GroupSums<Dot, Bits == 8, Digits, N> sums;
+    __m512i sums[kChains][Digits][N];
+#pragma GCC unroll 4
+    for (int i = 0; i < N * Digits * kChains; ++i)
+      sums[i / N / Digits][i / N % Digits][i % N] = _mm512_setzero_si512();
     const std::byte* digits = x + g * layout.group;
 #pragma GCC unroll 4
     for (int c = 0; c < layout.group; c += 4 * Unit::kRegisters, from += Unit::kBytes) {
@@ -83,14 +59,28 @@ void few_tokens(const Q8Layout& layout, const Q8Panel& panel, DType scale_dtype,
       for (int line = 0; line < Unit::kBytes; line += 64)
         _mm_prefetch(at(from, kAhead + line), kAheadHint);
 #pragma GCC unroll 8
-      for (int k = 0; k < Unit::kRegisters; ++k) sums.add(layout, codes[k], k, digits + c + 4 * k);
+      for (int k = 0; k < Unit::kRegisters; ++k) {
+#pragma GCC unroll 2
+        for (int digit = 0; digit < Digits; ++digit) {
+#pragma GCC unroll 4
+          for (int i = 0; i < N; ++i) {
+            sums[k % kChains][digit][i] = Dot::template add<Bits == 8>(
+                sums[k % kChains][digit][i], codes[k],
+                digits + digit * layout.low_at + i * layout.row_bytes + c + 4 * k);
+          }
+        }
+      }
     }
     const __m512 scales = load_scales(scale_dtype, panel.scales, g);
     const __m512 biases = load_scales(scale_dtype, panel.biases, g);
 #pragma GCC unroll 4
     for (int i = 0; i < N; ++i) {
-      acc[i] =
-          add_group(layout, acc[i], sums.total(i), scales, biases, x + i * layout.row_bytes, g);
+      __m512i sum = total<Digits>(sums[0][0][i], sums[0][Digits - 1][i]);
+      if (kChains == 2) {
+        sum = _mm512_add_epi32(
+            sum, total<Digits>(sums[kChains - 1][0][i], sums[kChains - 1][Digits - 1][i]));
+      }
+      acc[i] = add_group(layout, acc[i], sum, scales, biases, x + i * layout.row_bytes, g);
     }
   }
 #pragma GCC unroll 4
@@ -161,16 +151,31 @@ void many_tokens(const Q8Layout& layout, const OpenPanel& panel, const std::byte
   __m512 acc[N];
 #pragma GCC unroll 8
   for (int i = 0; i < N; ++i) acc[i] = _mm512_setzero_ps();
-  const std::byte* codes = panel.codes();
+  const std::byte* from = panel.codes();
   for (std::int64_t g = 0; g < layout.n_groups; ++g) {
-    GroupSums<Dot, Wide, Digits, N> sums;
-    for (int c = 0; c < layout.group; c += 4, codes += 64)
-      sums.add(layout, _mm512_load_si512(codes), 0, x + g * layout.group + c);
+    __m512i sums[Digits][N];
+#pragma GCC unroll 8
+    for (int i = 0; i < N; ++i) {
+      sums[0][i] = _mm512_setzero_si512();
+      if (Digits == 2) sums[Digits - 1][i] = _mm512_setzero_si512();
+    }
+    for (int c = 0; c < layout.group; c += 4, from += 64) {
+      const __m512i codes = _mm512_load_si512(from);
+      const std::byte* digits = x + g * layout.group + c;
+#pragma GCC unroll 2
+      for (int digit = 0; digit < Digits; ++digit) {
+#pragma GCC unroll 8
+        for (int i = 0; i < N; ++i) {
+          sums[digit][i] = Dot::template add<Wide>(
+              sums[digit][i], codes, digits + digit * layout.low_at + i * layout.row_bytes);
+        }
+      }
+    }
     const __m512 scales = panel.scales(g), biases = panel.biases(g);
 #pragma GCC unroll 8
     for (int i = 0; i < N; ++i) {
-      acc[i] =
-          add_group(layout, acc[i], sums.total(i), scales, biases, x + i * layout.row_bytes, g);
+      acc[i] = add_group(layout, acc[i], total<Digits>(sums[0][i], sums[Digits - 1][i]), scales,
+                         biases, x + i * layout.row_bytes, g);
     }
   }
 #pragma GCC unroll 8
