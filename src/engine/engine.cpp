@@ -5,15 +5,11 @@
 
 #include "base/error.h"
 #include "base/stopwatch.h"
+#include "engine/model_plan.h"
 #include "io/make_reader.h"
 
 namespace moeflux {
 namespace {
-
-std::uint64_t memory_ceiling(const EngineOptions& options) {
-  if (options.memory_bytes > 0) return options.memory_bytes;
-  return default_ram_budget(read_memory_limits());
-}
 
 // Every expert of every layer, such that any beginning of the list has as many of each layer.
 void add_evenly(const ExpertIds& ids, std::vector<ExpertKey>& keys) {
@@ -24,12 +20,6 @@ void add_evenly(const ExpertIds& ids, std::vector<ExpertKey>& keys) {
       if (expert < ids.n_experts(layer)) keys.push_back({layer, expert});
     }
   }
-}
-
-std::int64_t session_length(const EngineOptions& options, const ModelConfig& config) {
-  if (options.context_length <= 0)
-    return std::min<std::int64_t>(config.context_length, kDefaultContext);
-  return std::min<std::int64_t>(options.context_length, config.context_length);
 }
 
 }  // namespace
@@ -52,15 +42,9 @@ Engine::Engine(std::shared_ptr<const ModelSource> source, const EngineOptions& o
   auto reader = make_reader(source_->disk_paths(), options.reader);
   ExpertStore store(source_, model_.index.experts, wants_panels(precision_));
   sizes_ = measure_sizes(*source_, model_, store.slot_bytes());
-  plan_ = plan_memory(config(), sizes_,
-                      {.memory_bytes = budget_.ceiling(),
-                       .context_length = context_length_,
-                       .kv_type = kv_type_,
-                       .n_sessions = options.n_sessions,
-                       .n_checkpoints = n_checkpoints_,
-                       .max_drafts = options.max_drafts,
-                       .max_batch = options.max_batch,
-                       .reader_bytes = reader->info().memory_bytes});
+  EngineOptions planned = options;
+  planned.memory_bytes = budget_.ceiling();  // what is free changes
+  plan_ = plan_engine(config(), sizes_, planned, reader->info().memory_bytes);
   if (!plan_.fits()) {
     fail(Errc::OutOfMemory,
          "{}: needs at least {} of memory with a context of {} tokens, but only {} are allowed; "
@@ -85,12 +69,12 @@ Engine::Engine(std::shared_ptr<const ModelSource> source, const EngineOptions& o
   if (!options.profile_directory.empty() && plan_.n_slots < plan_.max_slots) {
     profile_.emplace(options.profile_directory, *source_, store.ids());
   }
-  experts_ = std::make_unique<ExpertStreamer>(
-      std::move(store), budget_,
-      ExpertStreamer::Options{.cache_bytes = plan_.cache_bytes(),
-                              .policy = options.cache_policy,
-                              .reader = std::move(reader),
-                              .parallel_for = parallel_for});
+  experts_ =
+      std::make_unique<ExpertStreamer>(std::move(store), budget_,
+                                       ExpertStreamer::Options{.cache_bytes = plan_.cache_bytes(),
+                                                               .policy = options.cache_policy,
+                                                               .reader = std::move(reader),
+                                                               .parallel_for = parallel_for});
   forward_ = std::make_unique<Forward>(Forward::Parts{.config = &config(),
                                                       .tensors = &weights_->tensors(),
                                                       .backend = backend_.get(),

@@ -1,4 +1,4 @@
-// The memory an engine would take, before it is opened: for whoever has to find room for it.
+// The memory an engine takes, also before it is opened: for whoever has to find room for it.
 #pragma once
 
 #include <string>
@@ -6,6 +6,12 @@
 #include "engine/engine.h"
 
 namespace moeflux {
+
+// What engine options mean for a model.
+std::uint64_t memory_ceiling(const EngineOptions& options);
+std::int64_t session_length(const EngineOptions& options, const ModelConfig& config);
+MemoryPlan plan_engine(const ModelConfig& config, const ModelSizes& sizes,
+                       const EngineOptions& options, std::uint64_t reader_bytes);
 
 // The plan of Engine(path, options), also where it does not fit. Reads headers only. Throws Error
 // for a model that cannot be opened.

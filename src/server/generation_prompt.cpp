@@ -59,6 +59,20 @@ void PromptMaker::check_bytes(std::size_t n_bytes) const {
     throw too_long("at least ", least, engine_.context_length());
 }
 
+void PromptMaker::check_texts(const Json& body) const {
+  const Json* prompt = RequestFields(body).find("prompt");
+  if (prompt == nullptr) return;
+  const auto check = [&](const Json& text) {
+    if (text.is_string()) check_bytes(text.get_ref<const std::string&>().size());
+  };
+  check(*prompt);
+  if (!prompt->is_array()) return;
+  for (const Json& each : *prompt) {
+    check(each);
+    if (each.is_array()) std::for_each(each.begin(), each.end(), check);
+  }
+}
+
 PromptMaker::Chat PromptMaker::make_chat(const GenerationRequest& request) const {
   if (!engine_.has_tokenizer() || !engine_.has_chat_template()) {
     throw HttpError(501, "not_supported_error",

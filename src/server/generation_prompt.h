@@ -32,6 +32,10 @@ class PromptMaker {
   // What the template makes of the chat.
   MarkedText render(const GenerationRequest& request) const;
 
+  // Texts in the field "prompt" of a body, in whatever form: one that cannot fit is refused before
+  // its tokens are counted, which would take a worker seconds and twenty times the memory.
+  void check_texts(const Json& body) const;
+
   const ReplyProfile& profile(bool with_tools) const {
     return with_tools ? tool_profile_ : profile_;
   }
@@ -45,8 +49,6 @@ class PromptMaker {
   Chat make_chat(const GenerationRequest& request) const;
   GenerationPrompt make_chat_prompt(const GenerationRequest& request) const;
   void check_length(std::size_t n_tokens) const;
-  // A text that cannot fit is refused before its tokens are counted: that would take a worker
-  // seconds and twenty times the memory.
   void check_bytes(std::size_t n_bytes) const;
 
   const Engine& engine_;

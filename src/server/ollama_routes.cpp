@@ -16,6 +16,7 @@ constexpr const char* kApiVersion = "0.12.6";
 void generate(OllamaKind kind, const ModelRequest& asked) {
   const GenerationService& service = *asked.model.service;
   const std::int64_t context = service.engine().context_length();
+  service.prompt_maker().check_texts(asked.body);
   const OllamaRequest request =
       kind == OllamaKind::Chat ? read_ollama_chat(asked.body, context)
                                : read_ollama_generate(asked.body, context, service.tokenizer());

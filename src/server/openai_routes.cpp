@@ -27,6 +27,7 @@ void answer_chat(const ServerApp& app, const ModelRequest& asked) {
 }
 
 void answer_completion(const ServerApp& app, const ModelRequest& asked) {
+  asked.model.service->prompt_maker().check_texts(asked.body);
   const OpenAiRequest request =
       read_completion_request(asked.body, asked.model.service->tokenizer());
   OpenAiEnvelope envelope({"cmpl-", "text_completion", "text_completion"}, asked.model.name,

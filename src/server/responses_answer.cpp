@@ -31,6 +31,7 @@ ResponsesAnswer::ResponsesAnswer(ExchangePtr exchange, const ResponsesRequest& r
       thought_as_summary_(request.thought_as_summary),
       facts_(std::move(facts)),
       echo_(request.echo),
+      tools_(request.tools),
       id_("resp_" + random_id()),
       created_(std::time(nullptr)) {}
 
@@ -179,12 +180,14 @@ void ResponsesAnswer::on(const ReasoningDelta& event) {
 }
 
 void ResponsesAnswer::on(const ToolCallBegin& event) {
-  open_item(Open::Call, {{"id", "fc_" + random_id()},
-                         {"type", "function_call"},
-                         {"status", "in_progress"},
-                         {"call_id", "call_" + random_id()},
-                         {"name", event.name},
-                         {"arguments", ""}});
+  Json item = {{"id", "fc_" + random_id()}, {"type", "function_call"},
+               {"status", "in_progress"},   {"call_id", "call_" + random_id()},
+               {"name", event.name},        {"arguments", ""}};
+  if (const auto found = tools_.names.find(event.name); found != tools_.names.end()) {
+    item["name"] = found->second.name;
+    item["namespace"] = found->second.space;
+  }
+  open_item(Open::Call, std::move(item));
 }
 
 void ResponsesAnswer::on(const ToolCallArguments& event) {

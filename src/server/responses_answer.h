@@ -51,6 +51,7 @@ class ResponsesAnswer {
   bool stream_, thought_as_summary_;
   Facts facts_;
   Json echo_;
+  ResponsesTools tools_;
   std::string id_;
   std::int64_t created_;
   std::int64_t sequence_ = 0;

@@ -10,7 +10,7 @@ namespace {
 
 class InputReader {
  public:
-  explicit InputReader(const std::string& instructions) {
+  InputReader(const std::string& instructions, const ResponsesTools& tools) : tools_(tools) {
     if (!instructions.empty()) add({{"role", "system"}, {"content", instructions}});
   }
 
@@ -71,10 +71,11 @@ class InputReader {
     const auto id = fields.string("call_id");
     if (!name) fields.refuse("name", "is missing");
     if (!id) fields.refuse("call_id", "is missing");
+    const std::string shown = tools_.shown(fields.string("namespace").value_or(""), *name);
     turn_["tool_calls"].push_back(
         {{"id", *id},
          {"type", "function"},
-         {"function", {{"name", *name}, {"arguments", fields.string("arguments").value_or("")}}}});
+         {"function", {{"name", shown}, {"arguments", fields.string("arguments").value_or("")}}}});
   }
 
   void read_output(const Json& item, const RequestFields& fields) {
@@ -105,14 +106,16 @@ class InputReader {
     if (!thought.empty()) turn_["reasoning_content"] = thought;
   }
 
+  const ResponsesTools& tools_;
   Json messages_ = Json::array();
   Json turn_ = Json::object();  // what the model wrote, so far
 };
 
 }  // namespace
 
-Json read_responses_input(const Json& input, const std::string& instructions) {
-  InputReader reader(instructions);
+Json read_responses_input(const Json& input, const std::string& instructions,
+                          const ResponsesTools& tools) {
+  InputReader reader(instructions, tools);
   if (input.is_string()) {
     reader.read({{"role", "user"}, {"content", input}}, "input");
   } else if (input.is_array() && !input.empty()) {

@@ -1,7 +1,5 @@
 #include "server/responses_request.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
 
 #include "server/request_fields.h"
@@ -20,35 +18,9 @@ void refuse_state(const RequestFields& fields) {
     fields.refuse("background", "is not supported: this server keeps no responses");
 }
 
-// Only functions can be called; what the hosts of other models run themselves is left out.
-// `allowed` are the names that may be, or null for all.
-Json read_tools(const RequestFields& fields, const Json& allowed) {
-  const Json* tools = fields.array("tools");
-  if (tools == nullptr) return nullptr;
-  Json functions = Json::array();
-  for (std::size_t i = 0; i < tools->size(); ++i) {
-    const Json& tool = (*tools)[i];
-    const std::string where = fmt::format("tools[{}]", i);
-    if (!tool.is_object()) throw bad_request(where + " must be an object", "tools");
-    const RequestFields members(tool, where + ".");
-    if (members.string("type").value_or("function") != "function") continue;
-    const Json* nested = members.object("function");  // as /v1/chat/completions has it
-    const RequestFields given(nested == nullptr ? tool : *nested, where + ".");
-    Json function = Json::object();
-    for (const char* name : {"name", "description", "parameters"}) {
-      if (const Json* value = given.find(name)) function[name] = *value;
-    }
-    if (!allowed.is_null() &&
-        std::find(allowed.begin(), allowed.end(), function.value("name", Json())) == allowed.end())
-      continue;
-    functions.push_back({{"type", "function"}, {"function", std::move(function)}});
-  }
-  return functions;
-}
-
 // {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "f"}]} is a
 // choice among fewer tools.
-void read_choice(const RequestFields& fields, GenerationRequest& request) {
+ResponsesTools read_choice(const RequestFields& fields, GenerationRequest& request) {
   Json allowed = nullptr;
   if (const Json* choice = fields.find("tool_choice")) {
     request.tool_choice = *choice;
@@ -65,7 +37,9 @@ void read_choice(const RequestFields& fields, GenerationRequest& request) {
       }
     }
   }
-  request.tools = read_tools(fields, allowed);
+  ResponsesTools tools = read_responses_tools(fields, allowed);
+  request.tools = tools.functions;
+  return tools;
 }
 
 OutputFormat read_format(const RequestFields& fields) {
@@ -139,8 +113,9 @@ ResponsesRequest read_responses_request(const Json& body) {
   GenerationRequest& generation = request.generation;
   const Json* input = fields.find("input");
   if (input == nullptr) fields.refuse("input", "is missing");
-  generation.messages = read_responses_input(*input, fields.string("instructions").value_or(""));
-  read_choice(fields, generation);
+  request.tools = read_choice(fields, generation);
+  generation.messages =
+      read_responses_input(*input, fields.string("instructions").value_or(""), request.tools);
   generation.parallel_tool_calls = fields.boolean("parallel_tool_calls").value_or(true);
   generation.stream_arguments = request.stream;
   generation.thinking = naming("reasoning", [&] { return read_thinking(body); });

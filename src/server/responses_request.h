@@ -2,11 +2,13 @@
 #pragma once
 
 #include "server/generation.h"
+#include "server/responses_tools.h"
 
 namespace moeflux {
 
 struct ResponsesRequest {
   GenerationRequest generation;
+  ResponsesTools tools;
   bool stream = false;
   // The client asked for a summary of the thought. There is none: it gets the thought in its place,
   // because that is what it shows.

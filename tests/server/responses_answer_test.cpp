@@ -222,6 +222,17 @@ TEST_F(ResponsesTest, CallsAreItemsAndGoBack) {
             other.at("choices").at(0).at("message").at("content"));
 }
 
+TEST_F(ResponsesTest, ACallOfANamespaceSaysSo) {
+  Json body = ask("Set a timer for 53 minutes.");
+  body["tools"] = Json::array(
+      {{{"type", "namespace"}, {"name", "mcp__clock"}, {"tools", Json::array({timer_tool()})}}});
+  const Json call = server_.post("/v1/responses", body).json().at("output").at(0);
+  EXPECT_EQ(call.at("name"), "set_timer");
+  EXPECT_EQ(call.at("namespace"), "mcp__clock");
+  EXPECT_EQ(parse_json(call.at("arguments").get<std::string>(), "arguments"),
+            (Json{{"minutes", 53}}));
+}
+
 TEST_F(ResponsesTest, ACutAnswerIsIncomplete) {
   Json body = ask("What is 12 + 30?");
   body["max_output_tokens"] = 3;

@@ -85,6 +85,31 @@ TEST(ResponsesRequestTest, OtherToolsAreLeftOut) {
                            {"function", {{"name", "f"}, {"parameters", {{"type", "object"}}}}}}})));
 }
 
+TEST(ResponsesRequestTest, ToolsOfNamespacesAreFunctions) {
+  const ResponsesRequest request = read(R"({"input": [
+    {"role": "user", "content": "hi"},
+    {"type": "function_call", "call_id": "a", "namespace": "mcp__b", "name": "find",
+     "arguments": "{}"},
+    {"type": "function_call", "call_id": "b", "name": "find", "arguments": "{}"}],
+    "tools": [{"type": "namespace", "name": "mcp__a", "tools": [
+      {"type": "function", "name": "find", "description": "Finds."}]},
+    {"type": "namespace", "name": "mcp__b", "tools": [{"type": "function", "name": "find"}]},
+    {"type": "namespace", "name": "functions", "tools": [
+      {"type": "function", "name": "run"}, {"type": "custom", "name": "patch"}]}]})");
+  const GenerationRequest& generation = request.generation;
+  ASSERT_EQ(generation.tools.size(), 3u);
+  EXPECT_EQ(generation.tools[0].at("function"),
+            (Json{{"name", "find"}, {"description", "Finds."}}));
+  EXPECT_EQ(generation.tools[1].at("function").at("name"), "mcp__b__find");
+  EXPECT_EQ(generation.tools[2].at("function").at("name"), "run");
+  EXPECT_EQ(request.tools.names.at("find").space, "mcp__a");
+  EXPECT_EQ(request.tools.names.at("mcp__b__find").name, "find");
+  EXPECT_FALSE(request.tools.names.contains("run"));
+  const Json& calls = generation.messages.at(1).at("tool_calls");
+  EXPECT_EQ(calls.at(0).at("function").at("name"), "mcp__b__find");
+  EXPECT_EQ(calls.at(1).at("function").at("name"), "find");
+}
+
 TEST(ResponsesRequestTest, AllowedToolsAreFewer) {
   const GenerationRequest request = read(R"({"input": "hi", "tools": [
     {"type": "function", "name": "f"}, {"type": "function", "name": "g"}],

@@ -135,13 +135,25 @@ TEST(ServerAppTest, ALongPromptIsRefusedWithBothNumbers) {
 
 TEST(ServerAppTest, AHugePromptIsRefusedBeforeItsTokensAreCounted) {
   DemoServer server({.context = 64});
-  const ClientResponse response =
-      server.post("/v1/chat/completions", question(std::string(1 << 20, 'x')));
+  const std::string long_text(1 << 20, 'x');
+  const ClientResponse response = server.post("/v1/chat/completions", question(long_text));
   EXPECT_EQ(response.status, 400);
   const Json error = response.json().at("error");
   EXPECT_EQ(error.at("type"), "exceed_context_size_error");
   EXPECT_NE(error.at("message").get<std::string>().find("at least"), std::string::npos);
   EXPECT_GT(error.at("n_prompt_tokens").get<int>(), 64);
+
+  // The same for texts that no template renders.
+  for (const Json& prompt : {Json(long_text), Json::array({"short", long_text}),
+                             Json::array({Json::array({1, long_text})})}) {
+    const ClientResponse refused = server.post("/v1/completions", {{"prompt", prompt}});
+    EXPECT_EQ(refused.status, 400);
+    EXPECT_NE(refused.body.find("at least"), std::string::npos) << refused.body;
+  }
+  const ClientResponse raw =
+      server.post("/api/generate", {{"model", "demo"}, {"raw", true}, {"prompt", long_text}});
+  EXPECT_EQ(raw.status, 400);
+  EXPECT_NE(raw.body.find("at least"), std::string::npos) << raw.body;
 }
 
 TEST(ServerAppTest, ContentTypes) {

@@ -46,7 +46,9 @@ TEST(GrammarCache, BytesAreBounded) {
   std::vector<std::uint8_t> allowed(b->n_ids());
   for (int i = 0; i < 4; ++i) {  // states and masks that nobody has asked for before
     b->fill(cursor, allowed);
-    if (i == 0) ASSERT_TRUE(b->advance_bytes(cursor, "b"));
+    if (i == 0) {
+      ASSERT_TRUE(b->advance_bytes(cursor, "b"));
+    }
   }
   const std::size_t grown = b->bytes();
   EXPECT_GT(grown, fresh);
