@@ -15,3 +15,6 @@ set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
 set(ENV{PKG_CONFIG_SYSROOT_DIR} ${MOEFLUX_ARM64_ROOT})
 set(ENV{PKG_CONFIG_LIBDIR}
   ${MOEFLUX_ARM64_ROOT}/usr/lib/aarch64-linux-gnu/pkgconfig:${MOEFLUX_ARM64_ROOT}/usr/share/pkgconfig)
+# What those libraries need themselves.
+set(CMAKE_EXE_LINKER_FLAGS_INIT
+  "-Wl,-rpath-link,${MOEFLUX_ARM64_ROOT}/usr/lib/aarch64-linux-gnu:${MOEFLUX_ARM64_ROOT}/lib/aarch64-linux-gnu")

@@ -11,7 +11,8 @@ target_compile_options(moeflux_flags INTERFACE
 target_include_directories(moeflux_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
 if(MOEFLUX_SANITIZE)
   target_compile_options(moeflux_flags INTERFACE -fsanitize=${MOEFLUX_SANITIZE} -fno-omit-frame-pointer
-    -fno-sanitize-recover=all)
+    -fno-sanitize-recover=all
+    -Wno-maybe-uninitialized)  # g++ 12 sees some where there are none
   target_link_options(moeflux_flags INTERFACE -fsanitize=${MOEFLUX_SANITIZE})
 endif()
 

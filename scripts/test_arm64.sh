@@ -30,12 +30,13 @@ get_libraries() {
   local options=(-qq -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o APT::Sandbox::User=root
     -o Dir::State::lists="$state/lists" -o Dir::State::status="$state/status" -o Dir::Cache="$state/cache")
   apt-get "${options[@]}" update || skip "no package index for arm64"
-  local headers=(libcli11-dev nlohmann-json3-dev libgtest-dev)
-  local development=(libfmt-dev libsimdjson-dev libpcre2-dev libutf8proc-dev libxxhash-dev liburing-dev)
+  local headers=(libcli11-dev nlohmann-json3-dev libgtest-dev libboost1.81-dev)
+  local development=(libfmt-dev libsimdjson-dev libpcre2-dev libutf8proc-dev libxxhash-dev liburing-dev libedit-dev)
+  local below_libedit=(libbsd0 libmd0 libtinfo6)
   local shared
   mapfile -t shared < <(apt-cache "${options[@]}" depends "${development[@]}" |
-    sed -nE 's/^ *Depends: (lib(fmt|simdjson|pcre2-8-|utf8proc|xxhash|uring)[0-9]+)$/\1/p')
-  (cd "$state/packages" && apt-get "${options[@]}" download "${headers[@]}" "${development[@]}" "${shared[@]}") ||
+    sed -nE 's/^ *Depends: (lib(fmt|simdjson|pcre2-8-|utf8proc|xxhash|uring|edit)[0-9]+)$/\1/p')
+  (cd "$state/packages" && apt-get "${options[@]}" download "${headers[@]}" "${development[@]}" "${shared[@]}" "${below_libedit[@]}") ||
     skip "the libraries for Arm could not be downloaded"
   local package
   for package in "$state"/packages/*.deb; do dpkg-deb --extract "$package" "$root.part"; done
@@ -47,7 +48,8 @@ cmake -G Ninja -S . -B "$folder" -DCMAKE_BUILD_TYPE=Release -DCMAKE_TOOLCHAIN_FI
   -DMOEFLUX_ARM64_ROOT="$root" >"$folder/configure.log" || { cat "$folder/configure.log"; exit 1; }
 cmake --build "$folder" --parallel "$jobs" --target moeflux "${tests[@]}"
 
-emulate=(qemu-aarch64 -cpu max -L /usr/aarch64-linux-gnu)
+libraries=$root/usr/lib/aarch64-linux-gnu:$root/lib/aarch64-linux-gnu
+emulate=(qemu-aarch64 -cpu max -L /usr/aarch64-linux-gnu -E "LD_LIBRARY_PATH=$libraries")
 for test in "${tests[@]}"; do
   echo "arm64: $test"
   "${emulate[@]}" "$folder/$test" --gtest_brief=1
