@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/suggestion.h"
 #include "cli/chat_safe_text.h"
-#include "cli/suggestion.h"
 
 namespace moeflux::cli {
 namespace {

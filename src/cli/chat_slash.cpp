@@ -4,8 +4,8 @@
 #include <iterator>
 
 #include "base/error.h"
+#include "base/suggestion.h"
 #include "cli/chat_safe_text.h"
-#include "cli/suggestion.h"
 
 namespace moeflux::cli {
 namespace {

@@ -10,9 +10,9 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/suggestion.h"
 #include "cli/argument_splitter.h"
 #include "cli/help_text.h"
-#include "cli/suggestion.h"
 #include "cli/terminal.h"
 
 namespace moeflux::cli {

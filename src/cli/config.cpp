@@ -7,9 +7,9 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/suggestion.h"
 #include "cli/command_line.h"
 #include "cli/environment.h"
-#include "cli/suggestion.h"
 
 namespace moeflux::cli {
 namespace {

@@ -7,7 +7,7 @@
 
 namespace moeflux {
 
-inline void answer_error(Exchange& exchange, const ErrorForm& form, const HttpError& error) {
+inline void respond_with(Exchange& exchange, const ErrorForm& form, const HttpError& error) {
   HttpResponse response = form(error);
   for (const auto& header : error.headers()) response.headers.push_back(header);
   exchange.respond(std::move(response));
@@ -19,13 +19,13 @@ void answering(Exchange& exchange, const ErrorForm& form, Body body) {
   try {
     body();
   } catch (const HttpError& error) {
-    answer_error(exchange, form, error);
+    respond_with(exchange, form, error);
   } catch (const Error& error) {
-    answer_error(exchange, form, to_http_error(error));
+    respond_with(exchange, form, to_http_error(error));
   } catch (const std::bad_alloc&) {
-    answer_error(exchange, form, {500, "server_error", "out of memory"});
+    respond_with(exchange, form, {500, "server_error", "out of memory"});
   } catch (const std::exception& error) {
-    answer_error(exchange, form, {500, "server_error", error.what()});
+    respond_with(exchange, form, {500, "server_error", error.what()});
   }
 }
 

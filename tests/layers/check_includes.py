@@ -32,7 +32,7 @@ ALLOWED = {
     "engine": ["base", "quant", "model", "io", "text", "text/jinja", "source", "families", "backends", "experts",
                "runtime"],
     "convert": ["base", "quant", "model", "source", "families"],
-    "server": ["base", "text", "text/grammar", "engine", "model/map_tensors.h", "runtime/grammar_constraint.h",
+    "server": ["base", "text", "text/grammar", "engine", "runtime/grammar_constraint.h",
                "runtime/log_probabilities.h", "runtime/token_constraint.h",
                "runtime/sampling_params.h"],
     "cli": ["base", "quant", "model", "io", "text", "text/jinja", "source", "families", "backends", "experts",

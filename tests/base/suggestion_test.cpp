@@ -1,8 +1,8 @@
-#include "cli/suggestion.h"
+#include "base/suggestion.h"
 
 #include <gtest/gtest.h>
 
-namespace moeflux::cli {
+namespace moeflux {
 namespace {
 
 TEST(ClosestTest, FindsTypingErrorsOnly) {
@@ -15,4 +15,4 @@ TEST(ClosestTest, FindsTypingErrorsOnly) {
 }
 
 }  // namespace
-}  // namespace moeflux::cli
+}  // namespace moeflux
