@@ -19,6 +19,8 @@ class Backend {
   virtual ~Backend() = default;
   virtual std::string name() const = 0;
   virtual int n_threads() const = 0;
+  // Called now and then, by the thread that calls operations, while they compute.
+  virtual void set_between(std::function<void()> between) = 0;
   // Calls the body for 0 .. n - 1 on this backend's host threads.
   virtual void parallel_for(std::int64_t n, const std::function<void(std::int64_t)>& body) = 0;
 

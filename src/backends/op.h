@@ -90,7 +90,7 @@ struct AttentionOp {
 // call, oldest first, and is advanced.
 struct ShortConvOp {
   const float* x;       // [n, channels]
-  const float* weight;  // [channels, width]
+  const float* weight;  // [width, channels]
   float* state;         // [width - 1, channels]
   std::int64_t channels;
   int width;

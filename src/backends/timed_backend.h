@@ -26,6 +26,9 @@ class TimedBackend final : public Backend {
 
   std::string name() const override { return inner_->name(); }
   int n_threads() const override { return inner_->n_threads(); }
+  void set_between(std::function<void()> between) override {
+    inner_->set_between(std::move(between));
+  }
   void parallel_for(std::int64_t n, const std::function<void(std::int64_t)>& body) override {
     inner_->parallel_for(n, body);
   }

@@ -11,8 +11,10 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace moeflux {
@@ -41,6 +43,10 @@ class ThreadPool {
          count, grain});
   }
 
+  // Called by the caller's thread between its parts of a loop: for what must not wait until a long
+  // one ends. It is short, and calls no loop.
+  void set_between(std::function<void()> between) { between_ = std::move(between); }
+
  private:
   struct Loop {  // a reference to the caller's body: no allocation
     const void* body = nullptr;
@@ -55,6 +61,7 @@ class ThreadPool {
   void run_loop(int worker);
 
   std::vector<std::jthread> workers_;
+  std::function<void()> between_;
   Loop loop_;  // written only while no worker is busy
   std::atomic<bool> stopping_{false};
   std::mutex error_mutex_;

@@ -62,6 +62,7 @@ struct Row {
   double memory_speed = 0, disk_speed = 0;
   double traffic = 0;
   std::string lookahead;
+  int reads_at_once = 0;
 };
 
 double median_speed(const BenchTest& test, double BenchRun::*speed) {
@@ -87,6 +88,7 @@ Json to_json(const Row& row) {
                {"spread", row.test.spread()},
                {"memory_bytes_per_second", row.memory_speed},
                {"disk_bytes_per_second", row.disk_speed},
+               {"reads_at_once", row.reads_at_once},
                {"hit_rate", row.bounds.hit_rate},
                {"bytes_missed_per_token", row.bounds.bytes_missed},
                {"bytes_read_per_token", row.bounds.bytes_read},
@@ -210,6 +212,7 @@ void bench_engine(const Options& options, const std::string& path, const ModelOp
     row.memory_speed = median_speed(test, &BenchRun::memory_speed);
     row.disk_speed = median_speed(test, &BenchRun::disk_speed);
     row.lookahead = engine->governor().describe();
+    row.reads_at_once = engine->experts().reads_at_once();
     row.test = std::move(test);
     rows.push_back(std::move(row));
   }

@@ -104,9 +104,10 @@ std::vector<std::string> session_names(const ChatOptions& options,
 
 // What has no meaning for a model that another program runs.
 constexpr const char* kLocalOptions[] = {
-    "--model", "--models",  "--ctx-size",   "--threads",      "--ram",          "--precision",
-    "--exact", "--batch",   "--kv",         "--reader",       "--cache-policy", "--lookahead",
-    "--draft", "--preload", "--no-profile", "--prefix-store", "--prefix-size",  "--prefix-ahead"};
+    "--model",        "--models",      "--ctx-size",     "--threads",      "--ram",
+    "--precision",    "--exact",       "--batch",        "--kv",           "--reader",
+    "--cache-policy", "--lookahead",   "--draft",        "--preload",      "--no-profile",
+    "--prefix-store", "--prefix-size", "--prefix-ahead", "--reads-at-once"};
 
 bool has(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();

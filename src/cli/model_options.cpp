@@ -78,14 +78,15 @@ ReaderKind reader_kind(const std::string& name) {
   throw UsageError(fmt::format("--reader: \"{}\" is not one of auto, uring, pool", name));
 }
 
-std::optional<int> lookahead_width(const std::string& text) {
+std::optional<int> number_or_auto(const std::string& text, const char* option, int least) {
   if (text == "auto") return std::nullopt;
-  int width = -1;
-  const auto result = std::from_chars(text.data(), text.data() + text.size(), width);
-  if (result.ec != std::errc() || result.ptr != text.data() + text.size() || width < 0) {
-    throw UsageError(fmt::format("--lookahead: \"{}\" is neither auto nor a number", text));
+  int number = -1;
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (result.ec != std::errc() || result.ptr != text.data() + text.size() || number < least) {
+    throw UsageError(
+        fmt::format("{}: \"{}\" is neither auto nor a number from {} on", option, text, least));
   }
-  return width;
+  return number;
 }
 
 }  // namespace
@@ -159,6 +160,8 @@ void add_streaming_options(Command& command, ModelOptions& options) {
           fmt::format("which experts to give up: {} (default: {})", policy_names(), kDefaultPolicy))
       .option("--lookahead", options.lookahead, "N",
               "experts per layer to read ahead by guess; auto: as it pays (default)")
+      .option("--reads-at-once", options.reads_at_once, "N",
+              "experts to read at the same time; auto: what keeps the drive busy (default)")
       .flag("--preload", options.preload, "fill the expert cache before the first token")
       .flag("--no-profile", options.no_profile, "neither use nor keep a profile of expert usage");
 }
@@ -266,7 +269,8 @@ EngineOptions engine_options(const ModelOptions& options) {
   if (!options.no_profile && environment().cache_home) {
     engine.profile_directory = *environment().cache_home;
   }
-  engine.lookahead = lookahead_width(options.lookahead);
+  engine.lookahead = number_or_auto(options.lookahead, "--lookahead", 0);
+  engine.reads_at_once = number_or_auto(options.reads_at_once, "--reads-at-once", 1);
   if (environment().cpu_isa) engine.cpu_isa = *environment().cpu_isa;
   return engine;
 }

@@ -26,7 +26,7 @@ struct ModelOptions {
   std::string kv = "f32";
   std::string reader = "auto";
   std::string cache_policy = std::string(kDefaultPolicy);
-  std::string lookahead = "auto";
+  std::string lookahead = "auto", reads_at_once = "auto";
   std::string draft = "off";  // where a command has the option
   bool preload = false, no_profile = false;
   int n_sessions = 1, n_checkpoints = 0;  // not options: what the command needs

@@ -95,7 +95,7 @@ class Bench {
     say("measuring the drive");
     MeasureOptions measure;
     measure.record_bytes = store.read_bytes({0, 0});
-    measure.records_in_flight = 8;  // about what a layer asks for
+    measure.records_in_flight = engine_.experts().reads_at_once();
     measure.max_seconds = 1;
     measure.seed = random_();
     measure.register_memory = false;

@@ -7,6 +7,7 @@
 #include "base/stopwatch.h"
 #include "engine/model_plan.h"
 #include "io/make_reader.h"
+#include "io/measure_reader.h"
 
 namespace moeflux {
 namespace {
@@ -55,6 +56,9 @@ Engine::Engine(std::shared_ptr<const ModelSource> source, const EngineOptions& o
   governor_ = LookaheadGovernor::for_top_k(sizes_.top_k());
   draft_governor_ = DraftGovernor(plan_.max_drafts, plan_.n_slots < plan_.max_slots);
 
+  // Before anything is loaded: measuring takes memory, too.
+  const int reads_at_once = options.reads_at_once.value_or(measure_reads_at_once(store));
+
   program_ = budget_.reserve("program", plan_.program_bytes);
   backend_ = std::make_unique<TimedBackend>(make_cpu_backend({.cpu_isa = options.cpu_isa,
                                                               .n_threads = options.n_threads,
@@ -74,14 +78,34 @@ Engine::Engine(std::shared_ptr<const ModelSource> source, const EngineOptions& o
                                        ExpertStreamer::Options{.cache_bytes = plan_.cache_bytes(),
                                                                .policy = options.cache_policy,
                                                                .reader = std::move(reader),
+                                                               .reads_at_once = reads_at_once,
                                                                .parallel_for = parallel_for});
   forward_ = std::make_unique<Forward>(Forward::Parts{.config = &config(),
                                                       .tensors = &weights_->tensors(),
                                                       .backend = backend_.get(),
                                                       .experts = experts_.get()},
                                        budget_, plan_.max_batch);
+  if (!experts_->holds_all()) backend_->set_between([this] { experts_->keep_reading(); });
   if (options.elastic) pressure_.emplace(default_pressure_policy(read_memory_limits()));
   warm_cache(options);
+}
+
+int Engine::measure_reads_at_once(const ExpertStore& store) const {
+  constexpr int kUsual = 4;
+  constexpr std::uint64_t kWorthMeasuring = std::uint64_t{64} << 20;
+  if (plan_.n_slots == plan_.max_slots || sizes_.expert_bytes_total < kWorthMeasuring)
+    return kUsual;
+  MeasureOptions measure;
+  measure.record_bytes = store.read_bytes({0, 0});
+  measure.max_bytes = 32 * measure.record_bytes;  // of each number of reads
+  measure.max_seconds = 0.6;
+  measure.memory_bytes = 0;
+  measure.register_memory = false;
+  try {
+    return reads_to_keep_busy(source_->disk_paths(), reader_options_, measure);
+  } catch (const Error&) {
+    return kUsual;  // what is wrong with the drive is said by who needs what is on it
+  }
 }
 
 // The experts that were used most come first, then all others if they fit or are asked for.

@@ -40,10 +40,11 @@ struct EngineOptions {
   // Streaming of experts; none of it changes a result.
   std::string cache_policy = std::string(kDefaultPolicy);  // which experts to give up first
   ReaderOptions reader = {};
-  std::optional<int> lookahead = {};   // experts per token to guess ahead; empty: as it pays
-  std::string profile_directory = {};  // where usage profiles are kept; empty: none is used
-  bool preload = false;                // wait until the cache is warm
-  bool elastic = true;                 // the cache makes room when memory gets short
+  std::optional<int> lookahead = {};      // experts per token to guess ahead; empty: as it pays
+  std::optional<int> reads_at_once = {};  // experts; empty: as many as keep the drive busy
+  std::string profile_directory = {};     // where usage profiles are kept; empty: none is used
+  bool preload = false;                   // wait until the cache is warm
+  bool elastic = true;                    // the cache makes room when memory gets short
 
   LoadProgress progress = {};
 };
@@ -124,6 +125,7 @@ class Engine {
  private:
   void load_text();
   void collect_stop_tokens();
+  int measure_reads_at_once(const ExpertStore& store) const;
   void warm_cache(const EngineOptions& options);
   void resize_cache();
 

@@ -9,12 +9,6 @@
 namespace moeflux {
 namespace {
 
-// Reads in flight share the disk. While a request waits, others only fill up what a disk needs to
-// be busy; when nobody waits any more, all guesses may go, for the time of computing.
-constexpr std::size_t kBusyDepth = 2;
-constexpr std::size_t kMaxGuessesInFlight = 32;
-constexpr std::size_t kMaxWarmingInFlight = 8;
-
 std::size_t slot_count(const ExpertStore& store, std::uint64_t cache_bytes) {
   if (store.n_experts_total() == 0) return 0;
   const std::uint64_t fitting = cache_bytes / store.slot_bytes();
@@ -56,6 +50,7 @@ ExpertStreamer::ExpertStreamer(ExpertStore store, MemoryBudget& budget, Options 
                              : make_reader(store_.source().disk_paths())),
       parallel_for_(options.parallel_for ? std::move(options.parallel_for) : one_after_another),
       transfers_(cache_.n_slots()),
+      window_(static_cast<std::size_t>(std::max(options.reads_at_once, 1))),
       results_(64) {
   reader_reservation_ = budget.reserve("reader", reader_->info().memory_bytes);
   stats_.banks.resize(static_cast<std::size_t>(store_.n_banks()));
@@ -76,10 +71,23 @@ void ExpertStreamer::set_capacity(std::size_t n_slots, std::size_t min_slots) {
   cache_.set_capacity(std::max(n_slots, min_slots));
 }
 
-bool ExpertStreamer::fetch(ExpertKey key, Purpose purpose) {
+bool ExpertStreamer::claim(ExpertKey key, Purpose purpose) {
   const int slot = cache_.claim(key);
   if (slot < 0) return false;
-  const auto reads = store_.reads(key);
+  transfer(slot) = {static_cast<int>(store_.reads(key).size()), 0, {}, std::nullopt, purpose};
+  if (purpose == Purpose::Demand) {
+    transfer(slot).start = std::chrono::steady_clock::now();
+    demanded_.push_back(slot);
+  } else {
+    stats_.guessed += purpose == Purpose::Guess;
+    stats_.warmed += purpose == Purpose::Warm;
+    start(slot);
+  }
+  return true;
+}
+
+void ExpertStreamer::start(int slot) {
+  const auto reads = store_.reads(cache_.key(slot));
   ops_.clear();
   for (std::size_t i = 0; i < reads.size(); ++i) {
     ops_.push_back({.file = reads[i].disk_file,
@@ -88,31 +96,41 @@ bool ExpertStreamer::fetch(ExpertKey key, Purpose purpose) {
                     .tag = tag_of(slot, i)});
     stats_.bytes_read += reads[i].bytes;
   }
-  transfer(slot) = {static_cast<int>(reads.size()), 0, {}, std::nullopt, purpose};
-  if (purpose == Purpose::Demand) transfer(slot).start = std::chrono::steady_clock::now();
-  n_awaited_ += purpose == Purpose::Demand;
-  stats_.guessed += purpose == Purpose::Guess;
-  stats_.warmed += purpose == Purpose::Warm;
+  ++n_moving_;
   reader_->submit(ops_);
-  return true;
 }
 
+// What a request waits for goes first, then guesses. Whatever the drive does not need to be busy
+// stays here, where what turns out to be urgent passes it and what turns out to be wrong is
+// dropped.
 void ExpertStreamer::pump() {
-  const std::size_t limit = n_awaited_ > 0 ? kBusyDepth : kMaxGuessesInFlight;
-  while (!guesses_.empty() && reader_->in_flight() < limit) {
-    const ExpertKey key = guesses_.front();
-    if (cache_.find(key) < 0 && !fetch(key, Purpose::Guess)) return;
-    guesses_.pop_front();
-  }
-  while (!to_warm_.empty() && reader_->in_flight() < kMaxWarmingInFlight) {
-    if (!cache_.has_room()) {
-      to_warm_.clear();
+  while (n_moving_ < window_) {
+    if (!demanded_.empty()) {
+      const int slot = demanded_.front();
+      demanded_.pop_front();
+      start(slot);
+    } else if (!guesses_.empty()) {
+      const ExpertKey key = guesses_.front();
+      if (cache_.find(key) < 0 && !claim(key, Purpose::Guess)) return;
+      guesses_.pop_front();
+    } else if (!to_warm_.empty()) {
+      if (!cache_.has_room()) {
+        to_warm_.clear();
+        return;
+      }
+      const ExpertKey key = to_warm_.front();
+      to_warm_.pop_front();
+      if (cache_.find(key) < 0) claim(key, Purpose::Warm);
+    } else {
       return;
     }
-    const ExpertKey key = to_warm_.front();
-    to_warm_.pop_front();
-    if (cache_.find(key) < 0) fetch(key, Purpose::Warm);
   }
+}
+
+void ExpertStreamer::keep_reading() {
+  if (n_moving_ == 0) return;
+  collect(/*block=*/false);
+  pump();
 }
 
 void ExpertStreamer::prefetch(int bank, std::span<const std::int32_t> experts) {
@@ -127,14 +145,14 @@ void ExpertStreamer::warm(std::vector<ExpertKey> experts) {
 }
 
 void ExpertStreamer::finish_warming(const std::function<void()>& progress) {
-  while (!to_warm_.empty() || reader_->in_flight() > 0) {
+  while (!to_warm_.empty() || n_moving_ > 0 || !finished_.empty()) {
     pump();
     reap(/*block=*/true);
     if (progress) progress();
   }
 }
 
-void ExpertStreamer::reap(bool block) {
+void ExpertStreamer::collect(bool block) {
   const std::size_t n = reader_->wait(results_, block);
   for (std::size_t i = 0; i < n; ++i) {
     const ReadResult& result = results_[i];
@@ -145,24 +163,30 @@ void ExpertStreamer::reap(bool block) {
       moved.failed = store_.reads(cache_.key(slot))[read_of(result.tag)];
     }
     if (--moved.n_left > 0) continue;
+    --n_moving_;
     finished_.push_back(slot);
     if (moved.start && moved.error == 0) note_time(moved);
   }
+}
+
+void ExpertStreamer::reap(bool block) {
+  collect(block && finished_.empty());
   if (finished_.empty()) return;
+  pump();
+  checked_.swap(finished_);  // while these are checked, more may come in
   {
     const Stopwatch stopwatch(stats_.check_ns);
-    parallel_for_(static_cast<std::int64_t>(finished_.size()),
-                  [&](std::int64_t i) { check(finished_[static_cast<std::size_t>(i)]); });
+    parallel_for_(static_cast<std::int64_t>(checked_.size()),
+                  [&](std::int64_t i) { check(checked_[static_cast<std::size_t>(i)]); });
   }
-  for (const int slot : finished_) {
-    n_awaited_ -= transfer(slot).purpose == Purpose::Demand;
+  for (const int slot : checked_) {
     if (transfer(slot).why) {
       cache_.fail(slot);
     } else {
       cache_.complete(slot);
     }
   }
-  finished_.clear();
+  checked_.clear();
 }
 
 void ExpertStreamer::note_time(const Transfer& moved) {
@@ -196,6 +220,7 @@ ExpertStreamer::Request::Request(ExpertStreamer* streamer, int bank,
   for (RequestObserver* observer : s.observers_) observer->on_request(bank, experts);
   // What still waits of the guesses for this request is no longer a guess.
   s.guesses_.clear();
+  s.reap(/*block=*/false);
   s.cache_.begin_request(bank);
   // Hits are pinned before any miss claims a slot: a miss never drives out what this request needs.
   for (int i = 0; i < static_cast<int>(experts.size()); ++i) {
@@ -211,12 +236,12 @@ ExpertStreamer::Request::Request(ExpertStreamer* streamer, int bank,
     if (s.cache_.state(slot) == ExpertCache::State::Ready) {
       ready_.push_back({i, slot});
     } else {
-      s.n_awaited_ += purpose != Purpose::Demand;
       reading_.push_back({i, slot, /*joined=*/true});
     }
   }
   for (int i = 0; i < static_cast<int>(experts.size()); ++i) s.cache_.use(key(i));
   while (!waiting_.empty() && start(waiting_.front())) waiting_.pop_front();
+  s.pump();
 }
 
 ExpertStreamer::Request::~Request() {
@@ -226,7 +251,7 @@ ExpertStreamer::Request::~Request() {
 
 bool ExpertStreamer::Request::start(int index) {
   ExpertStreamer& s = *streamer_;
-  if (!s.fetch(key(index), Purpose::Demand)) return false;
+  if (!s.claim(key(index), Purpose::Demand)) return false;
   const int slot = s.cache_.find(key(index));
   s.cache_.pin(slot);
   reading_.push_back({index, slot});
@@ -268,10 +293,10 @@ bool ExpertStreamer::Request::wait() {
   sort_out_reading();
   while (true) {
     while (!waiting_.empty() && start(waiting_.front())) waiting_.pop_front();
-    if (waiting_.empty()) s.pump();
+    s.pump();
     if (!ready_.empty()) return true;
     if (reading_.empty() && waiting_.empty()) return false;
-    MOEFLUX_ASSERT(s.reader_->in_flight() > 0);
+    MOEFLUX_ASSERT(s.n_moving_ > 0 || !s.finished_.empty());
     const Stopwatch stopwatch(s.stats_.banks[static_cast<std::size_t>(bank_)].wait_ns);
     s.reap(/*block=*/true);
     sort_out_reading();

@@ -63,6 +63,9 @@ class ExpertStreamer {
     std::uint64_t cache_bytes = 0;  // at most; at least one slot is used
     std::string policy = std::string(kDefaultPolicy);
     std::unique_ptr<AsyncReader> reader;  // over the source's disk files; null: made here
+    // Experts that are read at the same time. More than keep the drive busy only wait for each
+    // other there: see reads_to_keep_busy().
+    int reads_at_once = 4;
     // Calls the body for 0 .. n - 1, on several threads if it can: to verify checksums. Empty: one
     // after another.
     ParallelFor parallel_for = {};
@@ -120,6 +123,10 @@ class ExpertStreamer {
   // waiting of an earlier guess.
   void prefetch(int bank, std::span<const std::int32_t> experts);
 
+  // Starts the next reads in place of finished ones. Call it now and then while computing, or the
+  // drive stands idle meanwhile.
+  void keep_reading();
+
   // Tells the policy what is known from earlier runs. Before the first request.
   void learn(const UsageProfile& profile) { profile.teach(cache_.policy()); }
 
@@ -143,6 +150,7 @@ class ExpertStreamer {
   const ExpertCache& cache() const { return cache_; }
   const ExpertStore& store() const { return store_; }
   const AsyncReader& reader() const { return *reader_; }
+  int reads_at_once() const { return static_cast<int>(window_); }
 
  private:
   enum class Purpose : std::uint8_t { Demand, Guess, Warm };
@@ -155,9 +163,11 @@ class ExpertStreamer {
     std::optional<std::chrono::steady_clock::time_point> start = {};  // of a miss
   };
 
-  bool fetch(ExpertKey key, Purpose purpose);  // false when no slot is free now
-  void pump();                                 // starts reads nobody waits for yet
-  void reap(bool block);                       // takes in finished reads
+  bool claim(ExpertKey key, Purpose purpose);  // false when no slot is free now
+  void start(int slot);                        // its reads
+  void pump();                                 // keeps the drive busy
+  void collect(bool block);                    // notes which reads have finished
+  void reap(bool block);                       // and takes in what they brought
   void check(int slot);
   void note_time(const Transfer& moved);
   Transfer& transfer(int slot) { return transfers_[static_cast<std::size_t>(slot)]; }
@@ -168,9 +178,12 @@ class ExpertStreamer {
   std::unique_ptr<AsyncReader> reader_;  // after the cache: it writes into its memory
   ParallelFor parallel_for_;
   std::vector<Transfer> transfers_;  // [n_slots]
-  std::vector<int> finished_;        // slots whose last read has been reported
-  std::size_t n_awaited_ = 0;        // experts on their way that a request has asked for
+  std::size_t window_;               // experts that may be moving at once
+  std::size_t n_moving_ = 0;         // those whose reads have been started and not all reported
+  std::deque<int> demanded_;         // slots a request has claimed, their reads not started
   std::deque<ExpertKey> guesses_, to_warm_;
+  std::vector<int> finished_;  // slots whose last read has been reported
+  std::vector<int> checked_;   // those being checked, while more may finish
   std::vector<ReadOp> ops_;
   std::vector<ReadResult> results_;
   std::vector<RequestObserver*> observers_;

@@ -120,8 +120,8 @@ std::string find_prefix(const ModelSource& source,
   fail(Errc::NotFound, "{}: no such tensor:{}", source.path(), tried);
 }
 
-StoredVector find_flat(const ModelSource& source, const std::string& module, std::int64_t rows,
-                       std::int64_t cols) {
+StoredVector find_transposed(const ModelSource& source, const std::string& module,
+                             std::int64_t rows, std::int64_t cols) {
   const StoredMatrix matrix = find_matrix(source, module, rows, cols);
   DType dtype = DType::F32;
   switch (matrix.format.kind) {
@@ -137,7 +137,11 @@ StoredVector find_flat(const ModelSource& source, const std::string& module, std
       fail(Errc::Unsupported, "{}: {} is stored as {}, but must be F32, F16 or BF16", source.path(),
            matrix.name, describe(matrix.format));
   }
-  return {.name = matrix.name, .dtype = dtype, .size = rows * cols, .data = matrix.data};
+  return {.name = matrix.name,
+          .dtype = dtype,
+          .size = rows * cols,
+          .data = matrix.data,
+          .columns = cols};
 }
 
 DenseFfnTensors<Stored> find_ffn(const ModelSource& source, const std::string& prefix, int d_ff,

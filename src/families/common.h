@@ -55,9 +55,9 @@ std::string find_prefix(const ModelSource& source,
 ExpertBank find_experts(const ModelSource& source, const std::string& mlp, const MoeSpec& moe,
                         int d_model);
 
-// A small unquantized matrix [rows, cols] as one flat vector.
-StoredVector find_flat(const ModelSource& source, const std::string& module, std::int64_t rows,
-                       std::int64_t cols);
+// A small unquantized matrix [rows, cols], in memory as one vector [cols, rows].
+StoredVector find_transposed(const ModelSource& source, const std::string& module,
+                             std::int64_t rows, std::int64_t cols);
 
 DenseFfnTensors<Stored> find_ffn(const ModelSource& source, const std::string& prefix, int d_ff,
                                  int d_model);

@@ -5,17 +5,21 @@
 #include <chrono>
 #include <cstring>
 #include <ctime>
+#include <deque>
+#include <numeric>
 #include <random>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "io/huge_buffer.h"
+#include "io/read_plan.h"
 #include "io/uring.h"
 
 namespace moeflux {
 namespace {
 
 constexpr std::size_t kPlaceAlignment = 4096;
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -82,9 +86,10 @@ ReadSpeed measure_reader(const std::vector<std::string>& paths, const ReaderOpti
                          const MeasureOptions& measure) {
   validate(measure);
   Places places(paths, measure);
-  const std::size_t stride =
-      (measure.record_bytes + kPlaceAlignment - 1) / kPlaceAlignment * kPlaceAlignment;
-  const std::size_t n_buffers = static_cast<std::size_t>(measure.records_in_flight);
+  // Each record on huge pages of its own, as in a cache of experts.
+  const std::size_t stride = round_up(measure.record_bytes, kHugePage);
+  const auto n_in_flight = static_cast<std::size_t>(measure.records_in_flight);
+  const std::size_t n_buffers = std::max(n_in_flight, measure.memory_bytes / stride);
   const HugeBuffer memory(stride * n_buffers);
   std::memset(memory.data(), 1, memory.size());  // page faults belong to no disk
   const auto reader = make_reader(paths, options);
@@ -93,22 +98,25 @@ ReadSpeed measure_reader(const std::vector<std::string>& paths, const ReaderOpti
   }
 
   std::vector<ReadOp> ops(n_buffers);
-  std::vector<ReadResult> results(n_buffers);
-  const auto next_op = [&](std::size_t buffer) {
+  std::vector<ReadResult> results(n_in_flight);
+  std::deque<std::size_t> free_buffers(n_buffers);
+  std::iota(free_buffers.begin(), free_buffers.end(), 0);
+  const auto next_op = [&] {
+    const std::size_t buffer = free_buffers.front();
+    free_buffers.pop_front();
     return ops[buffer] =
                places.next({memory.data() + buffer * stride, measure.record_bytes}, buffer);
   };
-  for (std::size_t i = 0; i < n_buffers; ++i) next_op(i);
+  std::vector<ReadOp> batch;
+  for (std::size_t i = 0; i < n_in_flight; ++i) batch.push_back(next_op());
 
   ReadSpeed speed;
   const double start = seconds_now();
   const double cpu_start = cpu_seconds_now();
-  reader->submit(ops);
-  std::vector<ReadOp> again;
-  again.reserve(n_buffers);
+  reader->submit(batch);
   while (speed.seconds < measure.max_seconds && speed.bytes < measure.max_bytes) {
     const std::size_t n = reader->wait(results, true);
-    again.clear();
+    batch.clear();
     for (const ReadResult& result : std::span(results).first(n)) {
       const ReadOp& op = ops[result.tag];
       if (result.error != 0) {
@@ -117,13 +125,41 @@ ReadSpeed measure_reader(const std::vector<std::string>& paths, const ReaderOpti
       }
       speed.bytes += result.bytes;
       ++speed.records;
-      again.push_back(next_op(result.tag));
+      free_buffers.push_back(result.tag);
+      batch.push_back(next_op());
     }
     speed.seconds = seconds_now() - start;
-    reader->submit(again);
+    reader->submit(batch);
   }
   speed.cpu_seconds = cpu_seconds_now() - cpu_start;
   return speed;
+}
+
+int fewest_that_keep_busy(std::span<const DepthSpeed> speeds) {
+  constexpr double kClose = 0.85;  // measuring is hardly better than that
+  double best = 0;
+  for (const DepthSpeed& each : speeds) best = std::max(best, each.bytes_per_second);
+  for (const DepthSpeed& each : speeds) {
+    if (each.bytes_per_second >= kClose * best) return each.depth;
+  }
+  return 1;
+}
+
+int reads_to_keep_busy(const std::vector<std::string>& paths, const ReaderOptions& options,
+                       const MeasureOptions& measure) {
+  constexpr int kRounds = 2;  // interleaved, so that a slow moment hits all
+  std::array<DepthSpeed, 4> speeds{{{1, 0}, {2, 0}, {4, 0}, {8, 0}}};
+  MeasureOptions each = measure;
+  each.max_seconds /= static_cast<double>(kRounds * speeds.size());
+  for (int round = 0; round < kRounds; ++round) {
+    for (DepthSpeed& speed : speeds) {
+      each.records_in_flight = speed.depth;
+      each.seed = measure.seed + static_cast<std::uint64_t>(round);
+      speed.bytes_per_second =
+          std::max(speed.bytes_per_second, measure_reader(paths, options, each).bytes_per_second());
+    }
+  }
+  return fewest_that_keep_busy(speeds);
 }
 
 Calibration calibrate_reader(const std::vector<std::string>& paths, const ReaderOptions& base,

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,9 @@ struct MeasureOptions {
   double max_seconds = 1.0;
   std::uint64_t max_bytes = std::uint64_t{64} << 30;  // whichever bound comes first
   std::uint64_t seed = 1;                             // of the places read
+  // Records land in this much memory in turn, in as much as they need at least: what the caches of
+  // a processor hold is filled faster than memory.
+  std::size_t memory_bytes = std::size_t{64} << 20;
   bool register_memory = true;
 };
 
@@ -36,6 +40,19 @@ struct ReadSpeed {
 // read fails.
 ReadSpeed measure_reader(const std::vector<std::string>& paths, const ReaderOptions& options,
                          const MeasureOptions& measure);
+
+// How many records in flight keep the drive busy: the fewest that come close to the best speed of
+// 1, 2, 4 and 8. More have to wait for each other inside the drive, and some drives report none
+// before all are done. Takes about max_seconds.
+int reads_to_keep_busy(const std::vector<std::string>& paths, const ReaderOptions& options,
+                       const MeasureOptions& measure);
+
+struct DepthSpeed {
+  int depth;
+  double bytes_per_second;
+};
+// The choice of the above; `speeds` by ascending depth.
+int fewest_that_keep_busy(std::span<const DepthSpeed> speeds);
 
 // The fastest of some reader kinds and queue depths, measured for about max_seconds in all. What is
 // not faster by a tenth than a candidate with fewer reads in flight is not chosen: depth has a

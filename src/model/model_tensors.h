@@ -39,7 +39,7 @@ struct GatedDeltaTensors {
   typename Form::Matrix b;        // [n_value_heads, d_model]
   typename Form::Matrix a;        // [n_value_heads, d_model]
   typename Form::Matrix out;      // [d_model, value_dim]
-  typename Form::Vector conv;     // [conv_dim * conv_width], the last tap is the current token's
+  typename Form::Vector conv;     // [conv_width, conv_dim], the last tap is the current token's
   typename Form::Vector a_log;    // [n_value_heads]
   typename Form::Vector dt_bias;  // [n_value_heads]
   typename Form::Vector norm;     // [d_value]

@@ -43,6 +43,7 @@ struct StoredVector {
   std::int64_t size = 0;
   Extent data{};
   float shift = 0;
+  std::int64_t columns = 0;  // a matrix of rows of this many values, in memory column by column
 
   bool empty() const { return size == 0; }
 };

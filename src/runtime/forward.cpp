@@ -99,22 +99,11 @@ void Forward::layer(const LayerSpec& spec, const LayerTensors<Resident>& tensors
                     std::span<const Rows> rows, float* x, std::int64_t n) {
   const std::int64_t d = config_.d_model;
   const Stopwatch stopwatch(layer_ns_[static_cast<std::size_t>(layer_index_)]);
+  mix_in_slices(spec, tensors, rows, x, n);
+
   Workspace::Frame frame(workspace_);
   float* h = frame.floats(n * d);
   float* y = frame.floats(n * d);
-
-  norm(x, tensors.mixer_norm, n, h);
-  std::visit(
-      [&](const auto& mixer_spec, const auto& mixer_tensors) {
-        if constexpr (requires { mix(mixer_spec, mixer_tensors, MixerRows{rows, n, h, y}); }) {
-          mix(mixer_spec, mixer_tensors, MixerRows{rows, n, h, y});
-        } else {
-          MOEFLUX_ASSERT(!"the tensors of a layer are those of another mixer");
-        }
-      },
-      spec.mixer, tensors.mixer);
-  backend_.add({y, x, n * d});
-
   norm(x, tensors.ffn_norm, n, h);
   std::visit(
       [&](const auto& ffn_spec, const auto& ffn_tensors) {
@@ -126,6 +115,51 @@ void Forward::layer(const LayerSpec& spec, const LayerTensors<Resident>& tensors
       },
       spec.ffn, tensors.ffn);
   backend_.add({y, x, n * d});
+}
+
+// Experts want as many tokens as possible, so that each is fetched once for all of them. A mixer
+// reads the same weights for every token: it takes the tokens of a long pass in slices, whose
+// intermediate values fit into a cache and need little memory.
+void Forward::mix_in_slices(const LayerSpec& spec, const LayerTensors<Resident>& tensors,
+                            std::span<const Rows> rows, float* x, std::int64_t n) {
+  const std::int64_t d = config_.d_model;
+  Workspace::Frame frame(workspace_);
+  const std::int64_t most = std::min(n, kMixerSlice);
+  float* h = frame.floats(most * d);
+  float* y = frame.floats(most * d);
+  for (std::int64_t begin = 0, end = 0; begin < n; begin = end) {
+    end = std::min(begin + kMixerSlice, n);
+    slice_.clear();
+    for (const Rows& r : rows) {
+      const std::int64_t from = std::max(r.first, begin), to = std::min(r.first + r.n, end);
+      if (from >= to) continue;
+      if (r.n_drafts > 0 && to < r.first + r.n) {  // drafts stay with the token they follow
+        MOEFLUX_ASSERT(r.first > begin);
+        end = r.first;
+        break;
+      }
+      Rows part = r;
+      part.first = from - begin;
+      part.n = to - from;
+      part.position = r.position + (from - r.first);
+      part.begins = r.begins && from == r.first;
+      slice_.push_back(part);
+    }
+    float* x_slice = x + begin * d;
+    const std::int64_t count = end - begin;
+    norm(x_slice, tensors.mixer_norm, count, h);
+    std::visit(
+        [&](const auto& mixer_spec, const auto& mixer_tensors) {
+          const MixerRows mixed{slice_, count, h, y};
+          if constexpr (requires { mix(mixer_spec, mixer_tensors, mixed); }) {
+            mix(mixer_spec, mixer_tensors, mixed);
+          } else {
+            MOEFLUX_ASSERT(!"the tensors of a layer are those of another mixer");
+          }
+        },
+        spec.mixer, tensors.mixer);
+    backend_.add({y, x_slice, count * d});
+  }
 }
 
 void Forward::run_mtp(const MtpSpan& span) {

@@ -102,12 +102,15 @@ class Forward {
     Session* session;
     std::int64_t n_drafts;  // of these rows, the last ones
     bool keep_before = false;
+    bool begins = true;  // the session's first rows of this pass
   };
 
   void run_layers(std::span<const Span> batch, const std::function<bool()>& cancelled, float* x,
                   std::int64_t n);
   void layer(const LayerSpec& spec, const LayerTensors<Resident>& tensors,
              std::span<const Rows> rows, float* x, std::int64_t n);
+  void mix_in_slices(const LayerSpec& spec, const LayerTensors<Resident>& tensors,
+                     std::span<const Rows> rows, float* x, std::int64_t n);
   void norm(const float* x, const float* weight, std::int64_t n, float* out);
   void head(std::span<const Span> batch, const float* h, float* gathered);
   void head(const float* h, std::int64_t n, LogitsOf logits_of, float* logits);
@@ -151,7 +154,7 @@ class Forward {
   int layer_index_ =
       0;  // of the layer being computed; -1: before the first; n_layers: the MTP layer
   int lookahead_ = 0;
-  std::vector<Rows> rows_;
+  std::vector<Rows> rows_, slice_;
   std::vector<RouterScratch> router_scratch_{1};  // one for each thread
   std::vector<FfnOp> ffns_;  // kept between layers, so that a pass allocates nothing
   std::vector<ExpertLease> leases_;

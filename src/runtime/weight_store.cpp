@@ -94,12 +94,21 @@ class Loader {
     return view;
   }
 
+  static void transpose(float* matrix, std::int64_t rows, std::int64_t columns) {
+    const std::vector<float> by_rows(matrix, matrix + rows * columns);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      for (std::int64_t c = 0; c < columns; ++c)
+        matrix[c * rows + r] = by_rows[static_cast<std::size_t>(r * columns + c)];
+    }
+  }
+
   const float* operator()(const StoredVector& v) {
     if (v.empty()) return nullptr;
     std::vector<std::byte> raw(v.data.bytes);
     source_.read(v.data, raw);
     auto* out = static_cast<float*>(static_cast<void*>(memory_ + layout_.place_floats(v.size)));
     decode_floats(v.dtype, raw.data(), v.size, out);
+    if (v.columns > 0) transpose(out, v.size / v.columns, v.columns);
     for (std::int64_t i = 0; i < v.size; ++i) out[i] += v.shift;
     return out;
   }

@@ -50,8 +50,9 @@ std::uint64_t workspace_floats(const ModelConfig& config, std::int64_t n) {
   const std::int64_t d = config.d_model;
   std::uint64_t layer = 0, lookahead = 0;
   const auto include = [&](const LayerSpec& spec) {
-    layer = std::max(layer, sum({n * d, n * d}) +
-                                std::max(mixer_floats(spec.mixer, n), ffn_floats(spec.ffn, n, d)));
+    const std::int64_t slice = std::min(n, kMixerSlice);
+    layer = std::max({layer, sum({slice * d, slice * d}) + mixer_floats(spec.mixer, slice),
+                      sum({n * d, n * d}) + ffn_floats(spec.ffn, n, d)});
     lookahead = std::max(lookahead, lookahead_floats(spec.ffn, n, d));
   };
   for (const LayerSpec& spec : config.layers) include(spec);

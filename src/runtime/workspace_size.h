@@ -8,6 +8,9 @@
 
 namespace moeflux {
 
+// Tokens of a long pass that a mixer takes at a time.
+inline constexpr std::int64_t kMixerSlice = 512;
+
 std::uint64_t workspace_floats(const ModelConfig& config, std::int64_t n_tokens);
 
 }  // namespace moeflux

@@ -63,7 +63,7 @@ TEST(ShortConv, AgainstDouble) {
         for (std::int64_t c = 0; c < conv.channels; ++c) {
           double sum = 0;
           for (int tap = 0; tap < width; ++tap)
-            sum += conv.weight[c * width + tap] * conv.input(i - width + 1 + tap, c);
+            sum += conv.weight[tap * conv.channels + c] * conv.input(i - width + 1 + tap, c);
           want.push_back(sum * sigmoid(sum));
         }
       }

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <stdexcept>
+#include <thread>
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -94,6 +95,38 @@ TEST(ThreadPool, RefusesMoreThreadsThanTheSystemStarts) {
 
 TEST(ThreadPool, ComesAndGoesWithoutWork) {
   for (int i = 0; i < 50; ++i) ThreadPool pool(4);
+}
+
+TEST(ThreadPool, TheCallerLooksUpBetweenItsParts) {
+  for (const int n_threads : {1, 2, 4}) {
+    ThreadPool pool(n_threads);
+    const auto caller = std::this_thread::get_id();
+    int n_calls = 0;
+    std::atomic<int> by_caller{0};
+    pool.set_between([&] {
+      EXPECT_EQ(std::this_thread::get_id(), caller);
+      ++n_calls;
+    });
+    pool.parallel_for(64, 1,
+                      [&](std::int64_t, std::int64_t, int worker) { by_caller += worker == 0; });
+    EXPECT_EQ(n_calls, by_caller.load());
+    EXPECT_TRUE(n_threads > 1 || n_calls == 64);
+  }
+}
+
+TEST(ThreadPool, WhatGoesWrongInBetweenIsTheCallersError) {
+  ThreadPool pool(2);
+  pool.set_between([] { fail(Errc::Io, "between"); });
+  std::atomic<bool> met{false};  // the caller has a part of its own
+  const auto loop = [&] {
+    pool.parallel_for(2, 1, [&](std::int64_t, std::int64_t, int worker) {
+      if (worker == 0) met = true;
+      while (!met) std::this_thread::yield();
+    });
+  };
+  EXPECT_THROW(loop(), Error);
+  pool.set_between({});
+  EXPECT_NO_THROW(loop());
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "experts/streamer.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -37,11 +38,13 @@ class Streamer : public testing::Test {
     return streamer_of(n_slots * store().slot_bytes(), budget_);
   }
   std::unique_ptr<ExpertStreamer> streamer_of(std::uint64_t bytes, MemoryBudget& budget,
-                                              std::unique_ptr<AsyncReader> reader = nullptr) {
+                                              std::unique_ptr<AsyncReader> reader = nullptr,
+                                              int reads_at_once = 8) {
     return std::make_unique<ExpertStreamer>(store(), budget,
                                             ExpertStreamer::Options{.cache_bytes = bytes,
                                                                     .policy = "lru",
                                                                     .reader = std::move(reader),
+                                                                    .reads_at_once = reads_at_once,
                                                                     .parallel_for = {}});
   }
   std::vector<std::string> paths() const { return source_->disk_paths(); }
@@ -229,15 +232,59 @@ TEST_F(Streamer, RandomRequestsAlwaysGiveTheRightBytes) {
   }
 }
 
-TEST_F(Streamer, AllMissesAreAskedForAtOnce) {
+TEST_F(Streamer, ReadsNoMoreAtOnceThanItShould) {
+  for (const int at_once : {1, 2, 5}) {
+    auto owned = std::make_unique<test::FakeReader>(paths());
+    const test::FakeReader& reader = *owned;
+    const auto s = streamer_of(10 * store().slot_bytes(), budget_, std::move(owned), at_once);
+    s->prefetch(0, std::vector<std::int32_t>{0, 1, 2, 3, 4});
+    const std::size_t per_expert = store().reads({0, 0}).size();
+    EXPECT_EQ(reader.in_flight(), per_expert * static_cast<std::size_t>(at_once));
+    take(*s, 1, {0, 1, 2, 3, 4});
+  }
+}
+
+TEST_F(Streamer, WhatIsAwaitedGoesBeforeGuesses) {
   auto owned = std::make_unique<test::FakeReader>(paths());
   const test::FakeReader& reader = *owned;
-  const auto s = streamer_of(10 * store().slot_bytes(), budget_, std::move(owned));
-  const std::vector<std::int32_t> wanted{0, 2, 4};
-  const auto request = s->request(1, wanted);
-  std::size_t n_reads = 0;
-  for (const std::int32_t e : wanted) n_reads += store().reads({1, e}).size();
-  EXPECT_EQ(reader.in_flight(), n_reads);
+  const auto s = streamer_of(10 * store().slot_bytes(), budget_, std::move(owned), 1);
+  s->prefetch(2, std::vector<std::int32_t>{0, 1});  // the first is on its way, the second waits
+  const std::vector<std::int32_t> wanted{3, 4};
+  auto request = s->request(1, wanted);
+  s->prefetch(2, std::vector<std::int32_t>{1});
+  while (request.next()) continue;
+  const auto place = [&](ExpertKey key) {  // in what the drive was asked for
+    const auto& log = reader.log();
+    return std::find_if(
+               log.begin(), log.end(),
+               [&](const ReadOp& op) { return op.offset == store().reads(key)[0].offset; }) -
+           log.begin();
+  };
+  EXPECT_LT(place({2, 0}), place({1, 3}));
+  EXPECT_LT(place({1, 3}), place({1, 4}));
+  EXPECT_LT(place({1, 4}), place({2, 1}));
+  EXPECT_EQ(s->stats().banks[1].misses, 2u);
+}
+
+TEST_F(Streamer, AGuessThatNobodyConfirmsIsNotRead) {
+  auto owned = std::make_unique<test::FakeReader>(paths());
+  const auto s = streamer_of(10 * store().slot_bytes(), budget_, std::move(owned), 1);
+  s->prefetch(2, std::vector<std::int32_t>{0, 1, 2});
+  take(*s, 2, {0, 4});
+  EXPECT_EQ(s->stats().guessed, 1u);
+  EXPECT_EQ(s->stats().guesses_used, 1u);
+}
+
+TEST_F(Streamer, GoesOnReadingWhileTheCallerComputes) {
+  auto owned = std::make_unique<test::FakeReader>(paths());
+  const test::FakeReader& reader = *owned;
+  const auto s = streamer_of(10 * store().slot_bytes(), budget_, std::move(owned), 1);
+  s->prefetch(2, std::vector<std::int32_t>{0, 1, 2});
+  for (int i = 0; i < 1000 && reader.in_flight() > 0; ++i) s->keep_reading();
+  EXPECT_EQ(s->stats().guessed, 3u);
+  EXPECT_EQ(reader.in_flight(), 0u);
+  take(*s, 2, {0, 1, 2});
+  EXPECT_EQ(s->stats().banks[2].hits, 3u);
 }
 
 TEST_F(Streamer, AnAbandonedRequestLeavesTheCacheUsable) {

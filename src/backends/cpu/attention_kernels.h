@@ -199,6 +199,9 @@ template <class V>
 void weighted_rows(const WeightedRows& op) noexcept {
   constexpr int kQueries = kWidth<V> == 16 ? 4 : 2;
   int j = 0;
+  if constexpr (kWidth<V> == 16) {  // a weight is an operand in memory: one vector of values does
+    for (; j + 16 <= op.n_queries; j += 16) weigh_queries<V, 16, 1>(op, j);
+  }
   for (; j + kQueries <= op.n_queries; j += kQueries) weigh_queries<V, kQueries, 4>(op, j);
   for (; j < op.n_queries; ++j) weigh_queries<V, 1, 8>(op, j);
 }

@@ -24,6 +24,9 @@ class CpuBackend final : public Backend {
 
   std::string name() const override;
   int n_threads() const override { return pool_.size(); }
+  void set_between(std::function<void()> between) override {
+    pool_.set_between(std::move(between));
+  }
   void parallel_for(std::int64_t n, const std::function<void(std::int64_t)>& body) override;
 
   void embed(const EmbedOp& op) override;

@@ -62,13 +62,8 @@ void finish_row(const KernelTable& kernels, const GatedDeltaOp& op, std::int64_t
 void CpuBackend::short_conv(const ShortConvOp& op) {
   MOEFLUX_ASSERT(op.width <= kMaxConvWidth);
   const int past = op.width - 1;
-  pool_.parallel_for(op.channels, 256, [&](std::int64_t begin, std::int64_t end, int worker) {
+  pool_.parallel_for(op.channels, 256, [&](std::int64_t begin, std::int64_t end, int) {
     const std::int64_t n = end - begin;
-    float* weights = scratch(worker, op.width * n);  // [width, n]
-    for (std::int64_t c = 0; c < n; ++c) {
-      for (int tap = 0; tap < op.width; ++tap)
-        weights[tap * n + c] = op.weight[(begin + c) * op.width + tap];
-    }
     std::array<const float*, kMaxConvWidth> x{};
     for (std::int64_t i = 0; i < op.n; ++i) {
       for (int tap = 0; tap < op.width; ++tap) {
@@ -77,7 +72,12 @@ void CpuBackend::short_conv(const ShortConvOp& op) {
         x[static_cast<std::size_t>(tap)] =
             (t < 0 ? op.state + (t + past) * op.channels : op.x + t * op.channels) + begin;
       }
-      kernels_.conv_row(x.data(), weights, op.width, n, op.out + i * op.channels + begin);
+      kernels_.conv_row({.x = x.data(),
+                         .weights = op.weight + begin,
+                         .weight_stride = op.channels,
+                         .n_taps = op.width,
+                         .n = n,
+                         .out = op.out + i * op.channels + begin});
     }
     for (int slot = 0; slot < past; ++slot) {  // the last `past` inputs, oldest first
       const std::int64_t t = op.n - past + slot;

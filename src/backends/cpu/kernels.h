@@ -14,6 +14,7 @@
 namespace moeflux::cpu {
 
 struct AttentionKernels;
+struct ConvRow;
 struct DeltaStep;
 struct Matvec;
 struct RowDots;
@@ -30,8 +31,7 @@ struct KernelTable {
   void (*delta_step)(const DeltaStep& step) noexcept;
   void (*sigmoid_row)(const float* x, float* y, std::int64_t n) noexcept;  // y = 1 / (1 + exp(-x))
   void (*silu_row)(const float* x, float* y, std::int64_t n) noexcept;     // y = x / (1 + exp(-x))
-  void (*conv_row)(const float* const* x, const float* weights, int n_taps, std::int64_t n,
-                   float* y) noexcept;  // see vector_math.h
+  void (*conv_row)(const ConvRow& op) noexcept;
   const AttentionKernels* attention;
   // The fast path. It too computes the same bits everywhere, but not those of the functions above.
   const Q8Kernels* q8;

@@ -8,6 +8,17 @@
 #include <cstdint>
 
 namespace moeflux::cpu {
+
+// out[c] = silu(sum over the taps of weights[tap * weight_stride + c] * x[tap][c]), in order.
+struct ConvRow {
+  const float* const* x;
+  const float* weights;
+  std::int64_t weight_stride;
+  int n_taps;
+  std::int64_t n;
+  float* out;
+};
+
 namespace {
 
 using Floats4 = float __attribute__((vector_size(16)));
@@ -88,25 +99,23 @@ void silu_row(const float* x, float* y, std::int64_t n) noexcept {
   map<V>(x, y, n, [](V v) { return v * sigmoid_of(v); });
 }
 
-// y[c] = silu(sum over the taps of weights[tap * n + c] * x[tap][c]), the sum in order.
 template <class V>
-void conv_row(const float* const* x, const float* weights, int n_taps, std::int64_t n,
-              float* y) noexcept {
+void conv_row(const ConvRow& op) noexcept {
   constexpr std::int64_t kStep = kWidth<V>;
   const auto some = [&](std::int64_t c, std::size_t bytes) __attribute__((always_inline)) {
     V sum{};
-    for (int tap = 0; tap < n_taps; ++tap) {
+    for (int tap = 0; tap < op.n_taps; ++tap) {
       V weight{}, value{};
-      __builtin_memcpy(&weight, weights + tap * n + c, bytes);
-      __builtin_memcpy(&value, x[tap] + c, bytes);
+      __builtin_memcpy(&weight, op.weights + tap * op.weight_stride + c, bytes);
+      __builtin_memcpy(&value, op.x[tap] + c, bytes);
       sum += weight * value;
     }
     const V result = sum * sigmoid_of(sum);
-    __builtin_memcpy(y + c, &result, bytes);
+    __builtin_memcpy(op.out + c, &result, bytes);
   };
   std::int64_t c = 0;
-  for (; c + kStep <= n; c += kStep) some(c, sizeof(V));
-  if (c < n) some(c, static_cast<std::size_t>(n - c) * sizeof(float));
+  for (; c + kStep <= op.n; c += kStep) some(c, sizeof(V));
+  if (c < op.n) some(c, static_cast<std::size_t>(op.n - c) * sizeof(float));
 }
 
 }  // namespace

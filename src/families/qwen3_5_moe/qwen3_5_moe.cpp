@@ -235,7 +235,7 @@ class IndexReader {
         .a = find_matrix(source_, p + "in_proj_a", s.n_value_heads, d),
         .out = find_matrix(source_, p + "out_proj", d, s.value_dim()),
         // [C, 1, K] and [C, K, 1] hold the same bytes.
-        .conv = find_flat(source_, p + "conv1d", s.conv_dim(), s.conv_width),
+        .conv = find_transposed(source_, p + "conv1d", s.conv_dim(), s.conv_width),
         .a_log = find_vector(source_, p + "A_log", s.n_value_heads),
         .dt_bias = find_vector(source_, p + "dt_bias", s.n_value_heads),
         .norm = find_vector(source_, p + "norm.weight", s.d_value),

@@ -54,10 +54,8 @@ void Forward::mix(const GatedDeltaSpec& spec, const GatedDeltaTensors<Resident>&
   for (const Rows& r : rows.sessions) {
     auto& state = std::get<DeltaState>(*r.state);
     const std::int64_t n_certain = r.n - r.n_drafts;
-    if (r.keep_before)
-      keep_state(state, r.session->before_pass(layer_index_));
-    else
-      r.session->lose_before();
+    if (r.begins && r.keep_before) keep_state(state, r.session->before_pass(layer_index_));
+    if (r.begins && !r.keep_before) r.session->lose_before();
     recur(state, r.first, n_certain);
     for (std::int64_t i = 0; i < r.n_drafts; ++i) {  // each may be the first to be taken back
       keep_state(state, r.session->before_draft(layer_index_, i));
