@@ -14,6 +14,8 @@
 
 namespace moeflux {
 
+inline constexpr std::size_t kMostMatmuls = 8;
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -26,7 +28,9 @@ class Backend {
 
   virtual void embed(const EmbedOp& op) = 0;
   virtual void rms_norm(const RmsNormOp& op) = 0;
-  virtual void matmul(const MatmulOp& op) = 0;
+  // Independent of each other, at most kMostMatmuls: one hand-over to the threads serves all.
+  virtual void matmuls(std::span<const MatmulOp> ops) = 0;
+  void matmul(const MatmulOp& op) { matmuls({&op, 1}); }
   virtual void add(const AddOp& op) = 0;
   virtual void rope(const RopeOp& op) = 0;
   virtual void store_kv(const StoreKvOp& op) = 0;

@@ -18,8 +18,8 @@ void TimedBackend::embed(const EmbedOp& op) {
 void TimedBackend::rms_norm(const RmsNormOp& op) {
   timed(RmsNorm, [&] { inner_->rms_norm(op); });
 }
-void TimedBackend::matmul(const MatmulOp& op) {
-  timed(Matmul, [&] { inner_->matmul(op); });
+void TimedBackend::matmuls(std::span<const MatmulOp> ops) {
+  timed(Matmul, [&] { inner_->matmuls(ops); });
 }
 void TimedBackend::add(const AddOp& op) {
   timed(Add, [&] { inner_->add(op); });

@@ -34,7 +34,7 @@ class TimedBackend final : public Backend {
   }
   void embed(const EmbedOp& op) override;
   void rms_norm(const RmsNormOp& op) override;
-  void matmul(const MatmulOp& op) override;
+  void matmuls(std::span<const MatmulOp> ops) override;
   void add(const AddOp& op) override;
   void rope(const RopeOp& op) override;
   void store_kv(const StoreKvOp& op) override;

@@ -1,21 +1,41 @@
 #include "base/aligned_buffer.h"
 
+#include <limits>
+#include <memory>
+
 #include <sys/mman.h>
 
 #include "base/error.h"
 
 namespace moeflux {
+namespace {
+
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
+}  // namespace
 
 AlignedBuffer::AlignedBuffer(std::size_t bytes) : size_(bytes) {
   if (bytes == 0) return;
-  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const bool huge = bytes >= kHugePage;
+  void* memory = MAP_FAILED;
+  if (bytes <= std::numeric_limits<std::size_t>::max() - kHugePage) {
+    mapping_bytes_ = huge ? bytes + kHugePage : bytes;  // room to align
+    memory =
+        ::mmap(nullptr, mapping_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  }
   if (memory == MAP_FAILED)
     fail(Errc::OutOfMemory, "the system has no {} bytes of memory left", bytes);
+  mapping_ = memory;
+  if (huge) {
+    std::size_t space = mapping_bytes_;
+    memory = std::align(kHugePage, bytes, memory, space);
+    static_cast<void>(::madvise(memory, bytes, MADV_HUGEPAGE));  // only advice
+  }
   data_ = static_cast<std::byte*>(memory);
 }
 
 AlignedBuffer::~AlignedBuffer() {
-  if (data_ != nullptr) ::munmap(data_, size_);
+  if (mapping_ != nullptr) ::munmap(mapping_, mapping_bytes_);
 }
 
 }  // namespace moeflux

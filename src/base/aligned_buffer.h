@@ -1,5 +1,6 @@
 // A fixed-size block of 64-byte aligned memory. Pages are committed when first touched, so a buffer
-// sized for the longest context costs only what is used of it. Zero-filled.
+// sized for the longest context costs only what is used of it. Large ones are made of huge pages
+// where the system grants them: what strides through them would miss the TLB. Zero-filled.
 #pragma once
 
 #include <cstddef>
@@ -27,10 +28,14 @@ class AlignedBuffer {
   void swap(AlignedBuffer& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
+    std::swap(mapping_, other.mapping_);
+    std::swap(mapping_bytes_, other.mapping_bytes_);
   }
 
-  std::byte* data_ = nullptr;
+  std::byte* data_ = nullptr;  // inside the mapping
   std::size_t size_ = 0;
+  void* mapping_ = nullptr;
+  std::size_t mapping_bytes_ = 0;
 };
 
 }  // namespace moeflux

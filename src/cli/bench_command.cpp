@@ -283,7 +283,7 @@ void add_bench_command(CommandLine& line) {
       .example("bench /data/qwen -t 1,2,4 -p 0 -n 64 -o json");
   command.note("Tokens are random, which is the worst case of an expert cache.")
       .note("Bounds: bytes per token over the speed of memory, and bytes missed over the speed of")
-      .note("the drive, both measured before every test.");
+      .note("the drive, both measured before, after and between tokens.");
   command.run(
       [options](const std::vector<std::string>& arguments) { return run(*options, arguments); });
 }

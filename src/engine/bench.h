@@ -26,7 +26,7 @@ struct BenchOptions {
 struct BenchRun {
   double seconds = 0;
   Activity activity;
-  double memory_speed = 0;  // bytes per second, just before; 0: not measured
+  double memory_speed = 0;  // bytes per second, meanwhile; 0: not measured
   double disk_speed = 0;
 };
 

@@ -87,7 +87,10 @@ void Forward::ffn(const MoeSpec& spec, const MoeTensors<Resident>& t, const FfnR
   float* logits = frame.floats(n * spec.n_experts);
   std::int32_t* ids = frame.ints(n_pairs);
   float* weights = frame.floats(n_pairs);
-  backend_.matmul({t.router, h, d, n, logits, spec.n_experts});
+  float* shared_gate = frame.floats(n);
+  const MatmulOp gates[] = {{t.router, h, d, n, logits, spec.n_experts},
+                            {t.shared_gate, h, d, n, shared_gate, 1}};
+  backend_.matmuls(std::span(gates).first(spec.shared_is_gated ? 2 : 1));
   route_tokens(spec, logits, t.correction_bias, n, ids, weights);
   if (observer_ != nullptr) observer_->on_route(layer_index_, ids, weights, n, spec.top_k);
 
@@ -104,7 +107,6 @@ void Forward::ffn(const MoeSpec& spec, const MoeTensors<Resident>& t, const FfnR
   // The shared expert and what is in memory already compute while the rest is being read; then each
   // expert as it lands. What is ready at the same time goes in one call.
   float* shared = frame.floats(n * d);
-  float* shared_gate = frame.floats(n);
   float* shared_hidden = frame.floats(n * spec.d_shared);
   float* hidden = frame.floats(n_pairs * spec.d_expert);
   float* expert_rows = frame.floats(n_pairs * d);  // one row per (token, slot)
@@ -113,7 +115,6 @@ void Forward::ffn(const MoeSpec& spec, const MoeTensors<Resident>& t, const FfnR
   if (spec.d_shared > 0) {
     ffns_.push_back(
         {t.shared.gate, t.shared.up, t.shared.down, h, n, {}, {}, shared_hidden, shared});
-    if (spec.shared_is_gated) backend_.matmul({t.shared_gate, h, d, n, shared_gate, 1});
   }
   while (true) {
     while (request.has_ready()) {

@@ -10,10 +10,12 @@ namespace moeflux {
 namespace {
 
 TEST(AlignedBuffer, IsAlignedAndZero) {
-  for (const std::size_t bytes : {1u, 63u, 64u, 4096u, 100000u}) {
+  constexpr unsigned kHugePage = 2u << 20;
+  for (const std::size_t bytes : {1u, 63u, 64u, 4096u, 100000u, kHugePage, 2 * kHugePage + 7}) {
     const AlignedBuffer buffer(bytes);
     EXPECT_EQ(buffer.size(), bytes);
-    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer.data()) % 64, 0u);
+    const auto address = reinterpret_cast<std::uintptr_t>(buffer.data());
+    EXPECT_EQ(address % (bytes >= kHugePage ? kHugePage : 64), 0u);
     for (std::size_t i = 0; i < bytes; ++i) ASSERT_EQ(buffer.data()[i], std::byte{0});
   }
 }

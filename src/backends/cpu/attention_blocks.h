@@ -161,7 +161,7 @@ class BlockedAttention {
 
   // Large tiles read keys less often, small ones keep more threads busy.
   QueryTiles cut(int n_threads) const {
-    constexpr int kMost = 64, kLeast = 16;
+    constexpr int kMost = 128, kLeast = 16;
     for (int most = kMost; most > kLeast; most /= 2) {
       const QueryTiles tiles(shape_.n, shape_.n_groups, shape_.heads_per_group, most);
       if (tiles.count() >= 2 * n_threads) return tiles;

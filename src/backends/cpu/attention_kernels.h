@@ -187,23 +187,30 @@ void weigh_block(const WeightedRows& op, int j, int c) noexcept {
   }
 }
 
+// All queries, J at a time, for the values [c, c + N vectors): their part of the rows stays in the
+// nearest cache meanwhile.
 template <class V, int J, int N>
-void weigh_queries(const WeightedRows& op, int j) noexcept {
-  int c = 0;
-  for (; c + N * kWidth<V> <= op.d; c += N * kWidth<V>) weigh_block<V, J, N>(op, j, c);
-  for (; c + kWidth<V> <= op.d; c += kWidth<V>) weigh_block<V, J, 1>(op, j, c);
-  for (; c < op.d; ++c) weigh_block<float, J, 1>(op, j, c);
+void weigh_columns(const WeightedRows& op, int c) noexcept {
+  int j = 0;
+  for (; j + J <= op.n_queries; j += J) weigh_block<V, J, N>(op, j, c);
+  for (; j < op.n_queries; ++j) weigh_block<V, 1, N>(op, j, c);
 }
 
 template <class V>
 void weighted_rows(const WeightedRows& op) noexcept {
-  constexpr int kQueries = kWidth<V> == 16 ? 4 : 2;
-  int j = 0;
-  if constexpr (kWidth<V> == 16) {  // a weight is an operand in memory: one vector of values does
-    for (; j + 16 <= op.n_queries; j += 16) weigh_queries<V, 16, 1>(op, j);
+  constexpr int kFew = kWidth<V> == 16 ? 4 : 2;
+  constexpr int kMany = 32;  // so many that rows come out of a cache
+  int c = 0;
+  // Where a weight can be an operand in memory, one vector of values serves many queries best.
+  if (kWidth<V> == 16 && op.n_queries >= kMany) {
+    for (; c + kWidth<V> <= op.d; c += kWidth<V>) weigh_columns<V, 8, 1>(op, c);
+  } else if (op.n_queries >= kFew) {
+    for (; c + 4 * kWidth<V> <= op.d; c += 4 * kWidth<V>) weigh_columns<V, kFew, 4>(op, c);
+  } else {
+    for (; c + 8 * kWidth<V> <= op.d; c += 8 * kWidth<V>) weigh_columns<V, 1, 8>(op, c);
   }
-  for (; j + kQueries <= op.n_queries; j += kQueries) weigh_queries<V, kQueries, 4>(op, j);
-  for (; j < op.n_queries; ++j) weigh_queries<V, 1, 8>(op, j);
+  for (; c + kWidth<V> <= op.d; c += kWidth<V>) weigh_columns<V, kFew, 1>(op, c);
+  for (; c < op.d; ++c) weigh_columns<float, 1, 1>(op, c);
 }
 
 template <class V>

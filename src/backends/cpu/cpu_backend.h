@@ -31,7 +31,7 @@ class CpuBackend final : public Backend {
 
   void embed(const EmbedOp& op) override;
   void rms_norm(const RmsNormOp& op) override;
-  void matmul(const MatmulOp& op) override;
+  void matmuls(std::span<const MatmulOp> ops) override;
   void add(const AddOp& op) override;
   void rope(const RopeOp& op) override;
   void store_kv(const StoreKvOp& op) override;
@@ -51,7 +51,8 @@ class CpuBackend final : public Backend {
   // Memory for rounded rows of activations; it stays until the next call for the same buffer.
   std::byte* rounded_rows(AlignedBuffer& buffer, std::int64_t bytes);
   bool fast(const WeightView& weight) const { return n_digits_ > 0 && has_q8(weight.format); }
-  void fast_matmul(const MatmulOp& op);
+  void matmul_alone(const MatmulOp& op);
+  void fast_matmuls(std::span<const MatmulOp> ops);
   bool fast(const FfnOp& op) const {  // gate and up take the same rounded rows
     return fast(op.gate) && op.up.format == op.gate.format && fast(op.down);
   }

@@ -59,21 +59,21 @@ void delta_columns(const DeltaStep& step, std::int64_t token, int c) noexcept {
   if (token + 1 < step.n) prefetch_token(step, token + 1, c, N * kStep);
   for (int r = 0; r < step.d_key; ++r) {
     const float* row = step.state + r * step.state_stride + c;
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int i = 0; i < N; ++i) {
       std::memcpy(&state, row + i * kStep, sizeof state);
       delta[i] = delta[i] + k[r] * (state * decay);
     }
   }
   const float* v = step.v + token * step.v_stride + c;
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (int i = 0; i < N; ++i) {
     std::memcpy(&values, v + i * kStep, sizeof values);
     delta[i] = beta * (values - delta[i]);
   }
   for (int r = 0; r < step.d_key; ++r) {
     float* row = step.state + r * step.state_stride + c;
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int i = 0; i < N; ++i) {
       std::memcpy(&state, row + i * kStep, sizeof state);
       state = state * decay + k[r] * delta[i];
@@ -89,6 +89,12 @@ template <class V>
 void delta_step(const DeltaStep& step) noexcept {
   constexpr int kVectors = 4;
   int c = 0;
+  // One token: the state comes from memory, and goes best row by row.
+  constexpr int kWholeRow = kWidth<V> == 16 ? 8 : 4;
+  if (step.n == 1) {
+    for (; c + kWholeRow * kWidth<V> <= step.n_columns; c += kWholeRow * kWidth<V>)
+      delta_columns<V, kWholeRow>(step, 0, c);
+  }
   for (; c + kVectors * kWidth<V> <= step.n_columns; c += kVectors * kWidth<V>) {
     for (std::int64_t i = 0; i < step.n; ++i) delta_columns<V, kVectors>(step, i, c);
   }

@@ -1,20 +1,26 @@
 // Products of quantized weights with rounded activations (q8.h).
 #include <algorithm>
+#include <array>
 
 #include "backends/cpu/cpu_backend.h"
+#include "base/error.h"
 
 namespace moeflux::cpu {
 namespace {
 
-constexpr std::int64_t kRoundedPerTask = 4;  // rows of activations
+// Rows of activations.
+std::int64_t rounded_per_task(std::int64_t cols) {
+  return std::max<std::int64_t>(1, 8192 / cols);
+}
 
-// Weight rows per task, for n_matrices products with n rows of activations each: enough work to be
-// worth a hand-over and to get a stream through memory going, enough tasks to share evenly.
-std::int64_t rows_per_task(const WeightView& w, std::int64_t n, std::int64_t n_matrices,
+// Weight rows per task, for a product with n rows of activations that is one of several, with as
+// much work as n_rows of it have in all: enough work to be worth a hand-over and to get a stream
+// through memory going, enough tasks to share evenly.
+std::int64_t rows_per_task(const WeightView& w, std::int64_t n, std::int64_t n_rows,
                            int n_threads) {
   constexpr std::int64_t kCodesPerTask = 1 << 17, kTasksPerThread = 16;
   const std::int64_t by_work = kCodesPerTask / std::max<std::int64_t>(1, w.cols * n);
-  const std::int64_t by_share = w.rows * n_matrices / (kTasksPerThread * n_threads);
+  const std::int64_t by_share = n_rows / (kTasksPerThread * n_threads);
   const std::int64_t rows = std::clamp<std::int64_t>(std::max(by_work, by_share), 1, w.rows);
   return (rows + kPanelRows - 1) / kPanelRows * kPanelRows;
 }
@@ -27,28 +33,72 @@ std::byte* CpuBackend::rounded_rows(AlignedBuffer& buffer, std::int64_t bytes) {
   return buffer.data();
 }
 
-void CpuBackend::fast_matmul(const MatmulOp& op) {
-  const WeightView& w = op.weight;
-  const Q8Layout layout(w.format, w.cols, n_digits_);
-  std::byte* x = rounded_rows(rounded_inputs_, op.n * layout.row_bytes);
-  pool_.parallel_for(op.n, kRoundedPerTask, [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      kernels_.q8->quantize(layout, op.x + i * op.x_stride, x + i * layout.row_bytes);
-    }
+namespace {
+
+// One of several products: its rounded rows, and its part of all tasks.
+struct Product {
+  const MatmulOp* op;
+  Q8Layout layout;
+  std::int64_t grain, first_task;
+  bool rounds = true;           // or it takes the rows another one has rounded
+  std::int64_t rounded_at = 0;  // in bytes
+
+  std::int64_t n_tasks() const { return (op->weight.rows + grain - 1) / grain; }
+  bool rounds_like(const Product& other) const {
+    return op->x == other.op->x && op->x_stride == other.op->x_stride && op->n == other.op->n &&
+           layout == other.layout;
+  }
+};
+
+}  // namespace
+
+void CpuBackend::fast_matmuls(std::span<const MatmulOp> ops) {
+  MOEFLUX_ASSERT(!ops.empty() && ops.size() <= kMostMatmuls);
+  std::array<Product, kMostMatmuls> all;
+  const std::span products(all.data(), ops.size());
+  std::int64_t n_codes = 0, n_tasks = 0, rounded_bytes = 0;
+  for (const MatmulOp& op : ops) n_codes += op.weight.rows * op.weight.cols;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    const WeightView& w = ops[i].weight;
+    Product& p = products[i];
+    p = {.op = &ops[i],
+         .layout = Q8Layout(w.format, w.cols, n_digits_),
+         .grain = rows_per_task(w, ops[i].n, n_codes / w.cols, pool_.size()),
+         .first_task = n_tasks};
+    n_tasks += p.n_tasks();
+    const auto same = std::find_if(all.begin(), all.begin() + i,
+                                   [&](const Product& other) { return p.rounds_like(other); });
+    p.rounds = &*same == &p;
+    p.rounded_at = p.rounds ? rounded_bytes : same->rounded_at;
+    if (p.rounds) rounded_bytes += p.op->n * p.layout.row_bytes;
+  }
+  std::byte* rounded = rounded_rows(rounded_inputs_, rounded_bytes);
+  for (const Product& p : products) {
+    if (!p.rounds) continue;
+    const auto round = [&](std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t row = begin; row < end; ++row) {
+        kernels_.q8->quantize(p.layout, p.op->x + row * p.op->x_stride,
+                              rounded + p.rounded_at + row * p.layout.row_bytes);
+      }
+    };
+    pool_.parallel_for(p.op->n, rounded_per_task(p.op->weight.cols), round);
+  }
+  pool_.parallel_for(n_tasks, 1, [&](std::int64_t task, std::int64_t, int worker) {
+    const Product* p = &products.back();
+    while (p->first_task > task) --p;
+    const WeightView& w = p->op->weight;
+    const std::int64_t begin = (task - p->first_task) * p->grain;
+    kernels_.q8->matmul({.weight = &w,
+                         .layout = &p->layout,
+                         .row = begin,
+                         .n_rows = std::min(p->grain, w.rows - begin),
+                         .x = rounded + p->rounded_at,
+                         .n = p->op->n,
+                         .y = p->op->y + begin,
+                         .y_stride = p->op->y_stride,
+                         .rows_out = nullptr,
+                         .scratch = scratch(worker, q8_scratch_floats(p->layout))});
   });
-  pool_.parallel_for(w.rows, rows_per_task(w, op.n, 1, pool_.size()),
-                     [&](std::int64_t begin, std::int64_t end, int worker) {
-                       kernels_.q8->matmul({.weight = &w,
-                                            .layout = &layout,
-                                            .row = begin,
-                                            .n_rows = end - begin,
-                                            .x = x,
-                                            .n = op.n,
-                                            .y = op.y + begin,
-                                            .y_stride = op.y_stride,
-                                            .rows_out = nullptr,
-                                            .scratch = scratch(worker, q8_scratch_floats(layout))});
-                     });
 }
 
 namespace {
@@ -86,6 +136,11 @@ class RoundedRows {
   std::int64_t n_ = 0;
 };
 
+const float* input_row(const FfnOp& op, std::int64_t row) {
+  const std::int64_t from = op.rows_in.empty() ? row : op.rows_in[static_cast<std::size_t>(row)];
+  return op.x + from * op.gate.cols;
+}
+
 }  // namespace
 
 void CpuBackend::fast_ffns(std::span<const FfnOp> ops) {
@@ -93,21 +148,24 @@ void CpuBackend::fast_ffns(std::span<const FfnOp> ops) {
   const std::int64_t d_model = one.gate.cols, d_ff = one.gate.rows;
   const RoundedRows wide(ops, one.gate.format, d_model, n_digits_);
   const RoundedRows narrow(ops, one.down.format, d_ff, n_digits_);
+  // Decoding, all experts take the same row: it is rounded once.
+  const bool one_row = std::all_of(ops.begin(), ops.end(), [&](const FfnOp& op) {
+    return op.n == 1 && input_row(op, 0) == input_row(one, 0);
+  });
   std::byte* inputs = rounded_rows(rounded_inputs_, wide.bytes());
   std::byte* hidden = rounded_rows(rounded_hidden_, narrow.bytes());
   const std::int64_t n_mean = std::max<std::int64_t>(1, wide.size() / std::ssize(ops));
 
-  pool_.parallel_for(wide.size(), kRoundedPerTask, [&](std::int64_t begin, std::int64_t end, int) {
+  const auto round_inputs = [&](std::int64_t begin, std::int64_t end, int) {
     wide.for_each(begin, end, [&](const FfnOp& op, std::int64_t row, std::int64_t place) {
-      const std::int64_t from =
-          op.rows_in.empty() ? row : op.rows_in[static_cast<std::size_t>(row)];
-      kernels_.q8->quantize(wide.layout(), op.x + from * d_model, inputs + place);
+      kernels_.q8->quantize(wide.layout(), input_row(op, row), inputs + place);
     });
-  });
+  };
+  pool_.parallel_for(one_row ? 1 : wide.size(), rounded_per_task(d_model), round_inputs);
 
   // hidden = silu(gate x) * (up x), a range of its values per task.
   const std::int64_t hidden_grain =
-      rows_per_task(one.gate, 2 * n_mean, std::ssize(ops), pool_.size());
+      rows_per_task(one.gate, 2 * n_mean, d_ff * std::ssize(ops), pool_.size());
   const std::int64_t hidden_tasks = (d_ff + hidden_grain - 1) / hidden_grain;
   pool_.parallel_for(std::ssize(ops) * hidden_tasks, 1,
                      [&](std::int64_t task, std::int64_t, int worker) {
@@ -123,7 +181,7 @@ void CpuBackend::fast_ffns(std::span<const FfnOp> ops) {
                                            .layout = &layout,
                                            .row = begin,
                                            .n_rows = count,
-                                           .x = inputs + wide.begin(index),
+                                           .x = inputs + (one_row ? 0 : wide.begin(index)),
                                            .n = op.n,
                                            .y = op.hidden + begin,
                                            .y_stride = d_ff,
@@ -142,13 +200,14 @@ void CpuBackend::fast_ffns(std::span<const FfnOp> ops) {
                      });
 
   pool_.parallel_for(
-      narrow.size(), kRoundedPerTask, [&](std::int64_t begin, std::int64_t end, int) {
+      narrow.size(), rounded_per_task(d_ff), [&](std::int64_t begin, std::int64_t end, int) {
         narrow.for_each(begin, end, [&](const FfnOp& op, std::int64_t row, std::int64_t place) {
           kernels_.q8->quantize(narrow.layout(), op.hidden + row * d_ff, hidden + place);
         });
       });
 
-  const std::int64_t out_grain = rows_per_task(one.down, n_mean, std::ssize(ops), pool_.size());
+  const std::int64_t out_grain =
+      rows_per_task(one.down, n_mean, d_model * std::ssize(ops), pool_.size());
   const std::int64_t out_tasks = (d_model + out_grain - 1) / out_grain;
   pool_.parallel_for(
       std::ssize(ops) * out_tasks, 1, [&](std::int64_t task, std::int64_t, int worker) {

@@ -12,6 +12,8 @@ namespace {
 
 constexpr float kL2Eps = 1e-6f;  // fixed in the reference, not the model's norm eps
 
+constexpr std::int64_t kMaxChannelsAlone = 16384;
+
 // Columns of a head's state that are taken through all tokens together.
 constexpr int kDeltaColumns = 64;
 
@@ -62,7 +64,10 @@ void finish_row(const KernelTable& kernels, const GatedDeltaOp& op, std::int64_t
 void CpuBackend::short_conv(const ShortConvOp& op) {
   MOEFLUX_ASSERT(op.width <= kMaxConvWidth);
   const int past = op.width - 1;
-  pool_.parallel_for(op.channels, 256, [&](std::int64_t begin, std::int64_t end, int) {
+  // A single token takes less time than handing parts of it to others.
+  constexpr std::int64_t kChannelsPerTask = 256;
+  const std::int64_t grain = op.n == 1 ? kMaxChannelsAlone : kChannelsPerTask;
+  pool_.parallel_for(op.channels, grain, [&](std::int64_t begin, std::int64_t end, int) {
     const std::int64_t n = end - begin;
     std::array<const float*, kMaxConvWidth> x{};
     for (std::int64_t i = 0; i < op.n; ++i) {
@@ -97,7 +102,7 @@ void CpuBackend::gated_delta(const GatedDeltaOp& op) {
   const bool packed = op.n > 1;
   const int columns = packed ? std::min(kDeltaColumns, s.d_value) : s.d_value;
   const int pieces = (s.d_value + columns - 1) / columns;
-  pool_.parallel_for(s.n_value_heads * pieces, 1, [&](std::int64_t task, std::int64_t, int worker) {
+  const auto run_task = [&](std::int64_t task, int worker) {
     const std::int64_t h = task / pieces;
     const std::int64_t first = task % pieces * columns;
     const std::int64_t key_head = h / (s.n_value_heads / s.n_key_heads);
@@ -122,6 +127,12 @@ void CpuBackend::gated_delta(const GatedDeltaOp& op) {
                          .out_stride = s.value_dim()});
     if (packed) copy_rows(piece, n_columns, state, s.d_value, s.d_key, n_columns);
     if (op.n == 1) finish_row(kernels_, op, h);
+  };
+  const std::int64_t n_tasks = s.n_value_heads * pieces;
+  // Token by token a thread mostly gets the same heads again: what it wrote is in its own cache.
+  const std::int64_t grain = op.n == 1 ? (n_tasks + pool_.size() - 1) / pool_.size() : 1;
+  pool_.parallel_for(n_tasks, grain, [&](std::int64_t begin, std::int64_t end, int worker) {
+    for (std::int64_t task = begin; task < end; ++task) run_task(task, worker);
   });
   if (op.n == 1) return;
   pool_.parallel_for(op.n, 4, [&](std::int64_t begin, std::int64_t end, int) {

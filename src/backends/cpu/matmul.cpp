@@ -81,7 +81,16 @@ constexpr std::int64_t kRoundedRowsAtOnce = 4096;  // bounds the memory they tak
 
 }  // namespace
 
-void CpuBackend::matmul(const MatmulOp& op) {
+void CpuBackend::matmuls(std::span<const MatmulOp> ops) {
+  constexpr std::int64_t kFewRows = 8;  // with more, a product is worth a hand-over of its own
+  const bool together = std::all_of(ops.begin(), ops.end(), [&](const MatmulOp& op) {
+    return fast(op.weight) && op.n <= kFewRows;
+  });
+  if (together) return fast_matmuls(ops);
+  for (const MatmulOp& op : ops) matmul_alone(op);
+}
+
+void CpuBackend::matmul_alone(const MatmulOp& op) {
   if (fast(op.weight)) {
     // Pieces whose rounded rows stay in the cache while all weights pass by.
     for (std::int64_t done = 0; done < op.n; done += kRowsInCache) {
@@ -89,7 +98,7 @@ void CpuBackend::matmul(const MatmulOp& op) {
       piece.x += done * op.x_stride;
       piece.y += done * op.y_stride;
       piece.n = std::min(kRowsInCache, op.n - done);
-      fast_matmul(piece);
+      fast_matmuls({&piece, 1});
     }
     return;
   }

@@ -13,9 +13,10 @@ void Forward::mix(const GatedAttentionSpec& spec, const GatedAttentionTensors<Re
   float* q = frame.floats(n * 2 * q_dim);  // [n, n_heads, query | gate]
   float* k = frame.floats(n * kv_dim);
   float* v = frame.floats(n * kv_dim);
-  backend_.matmul({t.q, rows.h, d, n, q, 2 * q_dim});
-  backend_.matmul({t.k, rows.h, d, n, k, kv_dim});
-  backend_.matmul({t.v, rows.h, d, n, v, kv_dim});
+  const MatmulOp projections[] = {{t.q, rows.h, d, n, q, 2 * q_dim},
+                                  {t.k, rows.h, d, n, k, kv_dim},
+                                  {t.v, rows.h, d, n, v, kv_dim}};
+  backend_.matmuls(projections);
 
   const std::int64_t head = spec.d_head;
   backend_.rms_norm({q, 2 * head, t.q_norm, config_.norm_eps, n * spec.n_heads, head, q, 2 * head});

@@ -30,10 +30,11 @@ void Forward::mix(const GatedDeltaSpec& spec, const GatedDeltaTensors<Resident>&
   float* a = frame.floats(n * n_heads);
   float* b = frame.floats(n * n_heads);
   float* read_out = frame.floats(n * value_dim);
-  backend_.matmul({t.qkv, rows.h, d, n, qkv, conv_dim});
-  backend_.matmul({t.z, rows.h, d, n, z, value_dim});
-  backend_.matmul({t.a, rows.h, d, n, a, n_heads});
-  backend_.matmul({t.b, rows.h, d, n, b, n_heads});
+  const MatmulOp projections[] = {{t.qkv, rows.h, d, n, qkv, conv_dim},
+                                  {t.z, rows.h, d, n, z, value_dim},
+                                  {t.a, rows.h, d, n, a, n_heads},
+                                  {t.b, rows.h, d, n, b, n_heads}};
+  backend_.matmuls(projections);
 
   const auto recur = [&](DeltaState& state, std::int64_t first, std::int64_t count) {
     backend_.short_conv({qkv + first * conv_dim, t.conv, state.conv.floats(), conv_dim,

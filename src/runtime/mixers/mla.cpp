@@ -14,21 +14,21 @@ void Forward::mix(const MlaSpec& spec, const MlaTensors<Resident>& t, const Mixe
   const std::int64_t n = rows.n;
   Workspace::Frame frame(workspace_);
 
-  // Queries: per head [nope | rope].
+  // Queries: per head [nope | rope]. Keys: latent and rotary, of all heads.
   float* q = frame.floats(n * q_dim);
+  float* kv = frame.floats(n * kv_dim);
+  const MatmulOp latents{t.kv_a, rows.h, d, n, kv, kv_dim};
   if (spec.q_rank > 0) {
     float* compressed = frame.floats(n * spec.q_rank);
-    backend_.matmul({t.q_a, rows.h, d, n, compressed, spec.q_rank});
+    const MatmulOp projections[] = {{t.q_a, rows.h, d, n, compressed, spec.q_rank}, latents};
+    backend_.matmuls(projections);
     backend_.rms_norm({compressed, spec.q_rank, t.q_a_norm, spec.latent_norm_eps, n, spec.q_rank,
                        compressed, spec.q_rank});
     backend_.matmul({t.q, compressed, spec.q_rank, n, q, q_dim});
   } else {
-    backend_.matmul({t.q, rows.h, d, n, q, q_dim});
+    const MatmulOp projections[] = {{t.q, rows.h, d, n, q, q_dim}, latents};
+    backend_.matmuls(projections);
   }
-
-  // Latent and rotary key into the cache.
-  float* kv = frame.floats(n * kv_dim);
-  backend_.matmul({t.kv_a, rows.h, d, n, kv, kv_dim});
   backend_.rms_norm({kv, kv_dim, t.kv_a_norm, spec.latent_norm_eps, n, rank, kv, kv_dim});
   for (const Rows& r : rows.sessions) {
     float* q_rope = q + r.first * q_dim + spec.d_nope;
