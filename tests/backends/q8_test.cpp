@@ -369,6 +369,48 @@ TEST(RoundedBackend, RowsDoNotDependOnEachOther) {
   }
 }
 
+TEST(RoundedBackend, ProductsOfOneCallDoNotDependOnEachOther) {
+  Random random(11);
+  const std::int64_t d = 256;
+  const WeightFormat four{WeightKind::Affine, 4, 64, 0, DType::BF16};
+  const WeightFormat eight{WeightKind::Affine, 8, 64, 0, DType::BF16};
+  const WeightFormat plain{WeightKind::F32, 0, 0, 0, DType::F32};
+  const std::vector<RandomWeight> all{{random, four, 700, d}, {random, four, 33, d},
+                                      {random, eight, 1, d},  {random, four, 16, d},
+                                      {random, eight, 90, d}, {random, plain, 5, d}};
+  for (const Precision precision : {Precision::Exact, Precision::Fine, Precision::Fast}) {
+    for (const int n_threads : {1, 3}) {
+      for (const std::int64_t n : {1, 3, 20}) {
+        const auto backend = backend_of("", n_threads, precision);
+        const std::vector<float> x = random.floats(n * d), other = random.floats(n * d);
+        for (const std::size_t count : {std::size_t{5}, all.size()}) {
+          std::vector<std::vector<float>> alone, together;
+          for (const RandomWeight& weight : all)
+            alone.emplace_back(static_cast<std::size_t>(n * weight.rows()), -1.0f);
+          together = alone;
+          std::vector<MatmulOp> ops;
+          for (std::size_t i = 0; i < count; ++i) {
+            MatmulOp op{view_for(precision, all[i]),
+                        i == 3 ? other.data() : x.data(),
+                        d,
+                        n,
+                        alone[i].data(),
+                        all[i].rows()};
+            backend->matmul(op);
+            op.y = together[i].data();
+            ops.push_back(op);
+          }
+          backend->matmuls(ops);
+          for (std::size_t i = 0; i < count; ++i) {
+            expect_same_bits(alone[i], together[i],
+                             fmt::format("{} of {}, n {}", i, precision_name(precision), n));
+          }
+        }
+      }
+    }
+  }
+}
+
 // Which operations come in one call depends on what a cache holds: it must not change a bit, though
 // shapes and formats differ, as those of a shared and a routed expert may.
 TEST(RoundedBackend, OperationsOfOneCallDoNotDependOnEachOther) {

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/workspace_size.h"
 #include "support/loaded_model.h"
 #include "support/paths.h"
 #include "support/random.h"
@@ -157,6 +158,45 @@ INSTANTIATE_TEST_SUITE_P(Forward, Fixtures, testing::ValuesIn(test::fixture_name
 INSTANTIATE_TEST_SUITE_P(Forward, MtpFixtures,
                          testing::Values("dsv3-halfsplit", "mlx-qwen-mixed", "qwen-ratio3"),
                          test_name);
+
+// Mixers take long passes in slices: where those end changes nothing.
+TEST(Forward, LongPasses) {
+  const std::int64_t n = 2 * kMixerSlice + 37;
+  for (const char* name : {"qwen-ratio3", "dsv3-halfsplit"}) {
+    LoadedModel model(fixture_path(name), {.n_threads = 2, .max_tokens = n, .max_length = n});
+    const auto tokens = test::Random(4).tokens(n, model.config().n_vocab);
+    Session whole = model.new_session(), pieces = model.new_session();
+    expect_same_bits(model.feed(whole, tokens), model.feed(pieces, tokens, 100), name);
+  }
+}
+
+TEST(Forward, DraftsAtTheEndOfASlice) {
+  for (const char* name : {"qwen-ratio3", "dsv3-halfsplit"}) {
+    LoadedModel model(fixture_path(name),
+                      {.max_tokens = kMixerSlice + 50, .max_length = kMixerSlice + 50});
+    const auto n_vocab = static_cast<std::size_t>(model.config().n_vocab);
+    const auto a = test::Random(5).tokens(kMixerSlice - 2, model.config().n_vocab);
+    const auto b = test::Random(6).tokens(5, model.config().n_vocab);  // the last three are drafts
+    const auto drafting = [&] {
+      return Session(model.config(), {.max_length = 60, .max_drafts = 3}, model.budget());
+    };
+    Session alone_a = model.new_session(), alone_b = drafting();
+    Session batched_a = model.new_session(), batched_b = drafting();
+    std::vector<float> want(2 * n_vocab), got(2 * n_vocab);
+    const auto spans = [&](Session& first, Session& second, std::vector<float>& logits) {
+      return std::vector<Span>{
+          {.session = &first, .tokens = a, .logits = logits.data()},
+          {.session = &second, .tokens = b, .logits = logits.data() + n_vocab, .n_drafts = 3}};
+    };
+    for (const Span& span : spans(alone_a, alone_b, want)) model.forward().run({&span, 1});
+    model.forward().run(spans(batched_a, batched_b, got));
+    expect_same_bits(want, got, name);
+    // What was kept before each draft is right as well.
+    for (Session* session : {&alone_b, &batched_b}) session->take_back(2);
+    const auto next = test::Random(7).tokens(4, model.config().n_vocab);
+    expect_same_bits(model.feed(alone_b, next), model.feed(batched_b, next), name);
+  }
+}
 
 TEST(Forward, RandomShapesInPiecesAndWithFewExperts) {
   for (std::uint64_t seed = 100; seed < 130; ++seed) {
