@@ -49,7 +49,7 @@ class Backend {
 enum class Precision {
   Exact,  // they stay f32
   Fine,   // rounded to 16 bits: far less than the rounding of the weights, at the same bytes
-  Fast,   // rounded to 8 bits: half the arithmetic
+  Fast,   // to 8 bits in feed-forwards, where that hardly shows: half of their arithmetic
 };
 std::string_view precision_name(Precision precision);  // "exact", "fine", "fast"
 

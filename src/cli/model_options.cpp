@@ -140,7 +140,7 @@ void add_machine_options(Command& command, ModelOptions& options) {
 void add_precision_options(Command& command, ModelOptions& options) {
   command.group("Model")
       .option("--precision", options.precision, "NAME",
-              fmt::format("activations as f32, 16 or 8 bits: exact, fine, fast (default: {})",
+              fmt::format("activations as f32, 16 bits, 8 bits in experts: exact, fine, fast (default: {})",
                           options.precision))
       .flag("--exact", options.exact, "short for --precision exact")
       .command_line_only()  // or it would go before a --precision that is given there

@@ -17,9 +17,8 @@ class CpuBackend final : public Backend {
   CpuBackend(const BackendOptions& options, const KernelTable& kernels)
       : pool_(options.n_threads),
         kernels_(kernels),
-        n_digits_(options.precision == Precision::Exact  ? 0
-                  : options.precision == Precision::Fine ? 2
-                                                         : 1),
+        product_digits_(options.precision == Precision::Exact ? 0 : 2),
+        ffn_digits_(options.precision == Precision::Fast ? 1 : product_digits_),
         scratch_(static_cast<std::size_t>(pool_.size())) {}
 
   std::string name() const override;
@@ -50,7 +49,7 @@ class CpuBackend final : public Backend {
 
   // Memory for rounded rows of activations; it stays until the next call for the same buffer.
   std::byte* rounded_rows(AlignedBuffer& buffer, std::int64_t bytes);
-  bool fast(const WeightView& weight) const { return n_digits_ > 0 && has_q8(weight.format); }
+  bool fast(const WeightView& weight) const { return product_digits_ > 0 && has_q8(weight.format); }
   void matmul_alone(const MatmulOp& op);
   void fast_matmuls(std::span<const MatmulOp> ops);
   bool fast(const FfnOp& op) const {  // gate and up take the same rounded rows
@@ -64,7 +63,9 @@ class CpuBackend final : public Backend {
 
   ThreadPool pool_;
   const KernelTable& kernels_;
-  int n_digits_;  // of 8 bits that activations are rounded to; 0: they are not
+  // Digits of 8 bits that activations are rounded to, in feed-forwards and elsewhere; 0: they are
+  // not.
+  int product_digits_, ffn_digits_;
   AlignedBuffer rounded_inputs_, rounded_hidden_;
   std::vector<float> gathered_;         // rows of activations that an op has picked
   std::vector<float> attention_parts_;  // of key blocks, until they are put together

@@ -62,7 +62,7 @@ void CpuBackend::fast_matmuls(std::span<const MatmulOp> ops) {
     const WeightView& w = ops[i].weight;
     Product& p = products[i];
     p = {.op = &ops[i],
-         .layout = Q8Layout(w.format, w.cols, n_digits_),
+         .layout = Q8Layout(w.format, w.cols, product_digits_),
          .grain = rows_per_task(w, ops[i].n, n_codes / w.cols, pool_.size()),
          .first_task = n_tasks};
     n_tasks += p.n_tasks();
@@ -146,8 +146,8 @@ const float* input_row(const FfnOp& op, std::int64_t row) {
 void CpuBackend::fast_ffns(std::span<const FfnOp> ops) {
   const FfnOp& one = ops[0];
   const std::int64_t d_model = one.gate.cols, d_ff = one.gate.rows;
-  const RoundedRows wide(ops, one.gate.format, d_model, n_digits_);
-  const RoundedRows narrow(ops, one.down.format, d_ff, n_digits_);
+  const RoundedRows wide(ops, one.gate.format, d_model, ffn_digits_);
+  const RoundedRows narrow(ops, one.down.format, d_ff, ffn_digits_);
   // Decoding, all experts take the same row: it is rounded once.
   const bool one_row = std::all_of(ops.begin(), ops.end(), [&](const FfnOp& op) {
     return op.n == 1 && input_row(op, 0) == input_row(one, 0);
