@@ -12,11 +12,17 @@ namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
+// A page that is touched is committed whole: worth it where a buffer is hardly more than one, or
+// so large that one more does not matter. Keys and values of a short context lie in between.
+bool wants_huge_pages(std::size_t bytes) {
+  return (bytes >= kHugePage && bytes < 2 * kHugePage) || bytes >= 8 * kHugePage;
+}
+
 }  // namespace
 
 AlignedBuffer::AlignedBuffer(std::size_t bytes) : size_(bytes) {
   if (bytes == 0) return;
-  const bool huge = bytes >= kHugePage;
+  const bool huge = wants_huge_pages(bytes);
   void* memory = MAP_FAILED;
   if (bytes <= std::numeric_limits<std::size_t>::max() - kHugePage) {
     mapping_bytes_ = huge ? bytes + kHugePage : bytes;  // room to align

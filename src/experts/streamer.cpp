@@ -247,6 +247,9 @@ ExpertStreamer::Request::Request(ExpertStreamer* streamer, int bank,
 ExpertStreamer::Request::~Request() {
   for (const Item& item : ready_) streamer_->cache_.unpin(item.slot);
   for (const Item& item : reading_) streamer_->cache_.unpin(item.slot);
+  // What has not been started is of no use to anybody.
+  for (const int slot : streamer_->demanded_) streamer_->cache_.fail(slot);
+  streamer_->demanded_.clear();
 }
 
 bool ExpertStreamer::Request::start(int index) {

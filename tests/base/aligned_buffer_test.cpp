@@ -11,7 +11,7 @@ namespace {
 
 TEST(AlignedBuffer, IsAlignedAndZero) {
   constexpr unsigned kHugePage = 2u << 20;
-  for (const std::size_t bytes : {1u, 63u, 64u, 4096u, 100000u, kHugePage, 2 * kHugePage + 7}) {
+  for (const std::size_t bytes : {1u, 63u, 64u, 4096u, 100000u, kHugePage, 2 * kHugePage - 7}) {
     const AlignedBuffer buffer(bytes);
     EXPECT_EQ(buffer.size(), bytes);
     const auto address = reinterpret_cast<std::uintptr_t>(buffer.data());

@@ -291,8 +291,8 @@ def a_server_answers(start, home):
         endless.wait_until("an answer", lambda screen: len(screen.strip()) > 900)
         endless.keys("C-c")
         endless.wait("[stopped]")
+        endless.wait_for_prompt(4)  # the message is written before it
         expect(messages(home)[-1]["stopped"], True)
-        endless.wait_for_prompt(4)
     endless.type("What is 1 + 2?")
     endless.wait("error:", "cannot reach", "is `moeflux serve` running?")
     expect(messages(home)[-1]["stopped"], True)  # the question is taken back

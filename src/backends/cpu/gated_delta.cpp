@@ -12,8 +12,6 @@ namespace {
 
 constexpr float kL2Eps = 1e-6f;  // fixed in the reference, not the model's norm eps
 
-constexpr std::int64_t kMaxChannelsAlone = 16384;
-
 // Columns of a head's state that are taken through all tokens together.
 constexpr int kDeltaColumns = 64;
 
@@ -64,9 +62,7 @@ void finish_row(const KernelTable& kernels, const GatedDeltaOp& op, std::int64_t
 void CpuBackend::short_conv(const ShortConvOp& op) {
   MOEFLUX_ASSERT(op.width <= kMaxConvWidth);
   const int past = op.width - 1;
-  // A single token takes less time than handing parts of it to others.
-  constexpr std::int64_t kChannelsPerTask = 256;
-  const std::int64_t grain = op.n == 1 ? kMaxChannelsAlone : kChannelsPerTask;
+  const std::int64_t grain = op.n == 1 ? 1024 : 256;  // parts of one token are soon done
   pool_.parallel_for(op.channels, grain, [&](std::int64_t begin, std::int64_t end, int) {
     const std::int64_t n = end - begin;
     std::array<const float*, kMaxConvWidth> x{};
