@@ -140,7 +140,7 @@ void add_machine_options(Command& command, ModelOptions& options) {
 void add_precision_options(Command& command, ModelOptions& options) {
   command.group("Model")
       .option("--precision", options.precision, "NAME",
-              fmt::format("activations as f32, 16 bits, 8 bits in experts: exact, fine, fast (default: {})",
+              fmt::format("rounding of activations: exact, fine, fast (default: {})",
                           options.precision))
       .flag("--exact", options.exact, "short for --precision exact")
       .command_line_only()  // or it would go before a --precision that is given there
@@ -161,7 +161,7 @@ void add_streaming_options(Command& command, ModelOptions& options) {
       .option("--lookahead", options.lookahead, "N",
               "experts per layer to read ahead by guess; auto: as it pays (default)")
       .option("--reads-at-once", options.reads_at_once, "N",
-              "experts to read at the same time; auto: what keeps the drive busy (default)")
+              "experts to read at once; auto: what keeps the drive busy (default)")
       .flag("--preload", options.preload, "fill the expert cache before the first token")
       .flag("--no-profile", options.no_profile, "neither use nor keep a profile of expert usage");
 }
