@@ -99,7 +99,7 @@ def main():
             limited[limit].append(bench(arguments, arguments.model, group))
             group.remove()
         record = round(limited[limits[0]][-1]["bytes_per_record"])
-        fios.append(fio(arguments.model, record, 8))
+        fios.append(fio(arguments.model, record, limited[limits[0]][-1]["reads_at_once"]))
         for row in [resident[-1]] + [rows[-1] for rows in limited.values()]:
             row["seconds_per_token"] = row["seconds"][0] / row["n_tokens"]
             row["memory_share"] = row["memory_bound_seconds"] / row["seconds_per_token"]
