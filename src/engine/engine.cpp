@@ -57,7 +57,8 @@ Engine::Engine(std::shared_ptr<const ModelSource> source, const EngineOptions& o
   draft_governor_ = DraftGovernor(plan_.max_drafts, plan_.n_slots < plan_.max_slots);
 
   // Before anything is loaded: measuring takes memory, too.
-  const int reads_at_once = options.reads_at_once.value_or(measure_reads_at_once(store));
+  const int reads_at_once =
+      options.reads_at_once ? *options.reads_at_once : measure_reads_at_once(store);
 
   program_ = budget_.reserve("program", plan_.program_bytes);
   backend_ = std::make_unique<TimedBackend>(make_cpu_backend({.cpu_isa = options.cpu_isa,
@@ -85,7 +86,7 @@ Engine::Engine(std::shared_ptr<const ModelSource> source, const EngineOptions& o
                                                       .backend = backend_.get(),
                                                       .experts = experts_.get()},
                                        budget_, plan_.max_batch);
-  if (!experts_->holds_all()) backend_->set_between([this] { experts_->keep_reading(); });
+  backend_->set_between([this] { experts_->keep_reading(); });
   if (options.elastic) pressure_.emplace(default_pressure_policy(read_memory_limits()));
   warm_cache(options);
 }
@@ -99,7 +100,7 @@ int Engine::measure_reads_at_once(const ExpertStore& store) const {
   measure.record_bytes = store.read_bytes({0, 0});
   measure.max_bytes = 32 * measure.record_bytes;  // of each number of reads
   measure.max_seconds = 0.6;
-  measure.memory_bytes = 0;
+  measure.memory_bytes = std::size_t{16} << 20;  // some, but on huge pages
   measure.register_memory = false;
   try {
     return reads_to_keep_busy(source_->disk_paths(), reader_options_, measure);

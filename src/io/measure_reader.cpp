@@ -19,7 +19,6 @@ namespace moeflux {
 namespace {
 
 constexpr std::size_t kPlaceAlignment = 4096;
-constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -86,8 +85,7 @@ ReadSpeed measure_reader(const std::vector<std::string>& paths, const ReaderOpti
                          const MeasureOptions& measure) {
   validate(measure);
   Places places(paths, measure);
-  // Each record on huge pages of its own, as in a cache of experts.
-  const std::size_t stride = round_up(measure.record_bytes, kHugePage);
+  const std::size_t stride = round_up(measure.record_bytes, kPlaceAlignment);
   const auto n_in_flight = static_cast<std::size_t>(measure.records_in_flight);
   const std::size_t n_buffers = std::max(n_in_flight, measure.memory_bytes / stride);
   const HugeBuffer memory(stride * n_buffers);
