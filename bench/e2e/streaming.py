@@ -62,13 +62,18 @@ def report(arguments, resident, limited, fios):
         # Ratios are taken within a round, then their median: rounds differ more than that.
         ratios = [r["seconds_per_token"] / max(r["disk_bound_seconds"], c["seconds_per_token"])
                   for r, c in zip(rows, resident)]
+        fio_ratios = [r["seconds_per_token"] /
+                      max(r["bytes_missed_per_token"] / f, c["seconds_per_token"])
+                      for r, c, f in zip(rows, resident, fios) if f]
         print(f"{limit:<12} {1e3 * seconds:7.1f} ms/token, {1 / seconds:.2f} tok/s; "
               f"disk bound {1e3 * disk:.1f} ms "
               f"({median(rows, 'bytes_missed_per_token') / 1e6:.0f} MB missed at "
               f"{median(rows, 'disk_bytes_per_second') / 1e9:.2f} GB/s), hit rate "
               f"{100 * median(rows, 'hit_rate'):.1f} %, waited "
               f"{1e3 * median(rows, 'wait_seconds_per_token'):.1f} ms; "
-              f"{statistics.median(ratios):.2f} x max(disk, resident); peak "
+              f"{statistics.median(ratios):.2f} x max(disk, resident)"
+              + (f", {statistics.median(fio_ratios):.2f} x with fio's speed" if fio_ratios else "") +
+              f"; peak "
               f"{max(r['peak'] for r in rows) / 2**30:.2f} GiB of {limit}; {rows[-1]['lookahead']}")
     own = [r["disk_bytes_per_second"] for rows in limited.values() for r in rows]
     if any(fios):

@@ -9,11 +9,13 @@
 namespace moeflux {
 namespace {
 
-constexpr int kSettleSteps = 2;  // of each trial: reads of the width before still run
-constexpr int kTrialSteps = 6;   // of each trial, settling included
-constexpr int kTrialRounds = 2;  // interleaved, so that a slow moment does not decide
-constexpr int kExploitSteps = 256;
+constexpr int kSettleSteps = 2;     // of each trial: reads of the width before still run
+constexpr int kTrialSteps = 6;      // of each trial, settling included
+constexpr int kTrialRounds = 2;     // interleaved, so that a slow moment does not decide
+constexpr int kExploitSteps = 256;  // twice as many after each time that changed nothing
+constexpr int kMostExploitSteps = 2048;
 constexpr double kWorthwhile = 0.03;  // a smaller gain is not told from noise
+constexpr double kNearlyAll = 0.9;    // of guesses used: more of them cost the drive nothing
 constexpr double kWaitMatters = 0.05;
 constexpr double kMemory = 0.9;  // of the moving averages
 
@@ -28,9 +30,10 @@ double median(std::vector<double> values) {
 
 LookaheadGovernor::LookaheadGovernor(std::vector<int> widths)
     : widths_(std::move(widths)),
-      trial_ns_(widths_.size()),
+      trials_(widths_.size()),
       seconds_of_(widths_.size()),
-      steps_left_(kTrialSteps) {
+      steps_left_(kTrialSteps),
+      exploit_steps_(kExploitSteps) {
   MOEFLUX_ASSERT(!widths_.empty() && widths_[0] == 0);
 }
 
@@ -50,7 +53,12 @@ void LookaheadGovernor::record(const StepSample& sample) {
     precision_ += (1 - kMemory) * (std::min(used, 1.0) - precision_);
   }
   if (widths_.size() == 1) return;
-  if (on_trial_ && steps_left_ <= kTrialSteps - kSettleSteps) trial_ns_[current_].push_back(wall);
+  if (on_trial_ && steps_left_ <= kTrialSteps - kSettleSteps) {
+    Trial& trial = trials_[current_];
+    trial.wall_ns.push_back(wall);
+    trial.guessed += sample.guessed;
+    trial.guesses_used += sample.guesses_used;
+  }
   if (--steps_left_ > 0) return;
   if (on_trial_) {
     next_trial();
@@ -64,7 +72,7 @@ void LookaheadGovernor::record(const StepSample& sample) {
 void LookaheadGovernor::begin_trial() {
   on_trial_ = true;
   trial_round_ = 0;
-  for (auto& times : trial_ns_) times.clear();
+  for (Trial& trial : trials_) trial = {};
   current_ = 0;
   steps_left_ = kTrialSteps;
 }
@@ -77,17 +85,28 @@ void LookaheadGovernor::next_trial() {
   choose();
 }
 
+// Fewer guesses unless more are clearly faster; of those that are about as fast as the fastest, the
+// most whose guesses are nearly all used: they are reads that have to be done anyway.
 void LookaheadGovernor::choose() {
-  for (std::size_t i = 0; i < widths_.size(); ++i) seconds_of_[i] = median(trial_ns_[i]) * 1e-9;
+  for (std::size_t i = 0; i < widths_.size(); ++i) {
+    seconds_of_[i] = median(trials_[i].wall_ns) * 1e-9;
+  }
   std::size_t best = 0;
   for (std::size_t i = 1; i < widths_.size(); ++i) {
-    // Fewer guesses unless more are clearly faster.
     if (seconds_of_[i] * (1 + kWorthwhile) < seconds_of_[best]) best = i;
   }
+  for (std::size_t i = best + 1; best > 0 && i < widths_.size(); ++i) {
+    const Trial& trial = trials_[i];
+    const bool all_used =
+        static_cast<double>(trial.guesses_used) >= kNearlyAll * static_cast<double>(trial.guessed);
+    if (all_used && seconds_of_[i] < seconds_of_[best] * (1 + kWorthwhile)) best = i;
+  }
+  exploit_steps_ =
+      best == chosen_ ? std::min(2 * exploit_steps_, kMostExploitSteps) : kExploitSteps;
   switches_ += best != chosen_;
   chosen_ = current_ = best;
   on_trial_ = false;
-  steps_left_ = kExploitSteps;
+  steps_left_ = exploit_steps_;
 }
 
 LookaheadGovernor::Report LookaheadGovernor::report() const {

@@ -2,8 +2,9 @@
 //
 // Guesses fill the time the disk would stand idle, but wrong ones take bandwidth from reads that
 // are waited for and drive out experts that are needed. Whether they pay depends on the disk, the
-// cache and the text, so it is measured: short trials of every width in turn, then the fastest for
-// a while, then trials again. Without waiting there is nothing to gain, and nothing is guessed.
+// cache and the text, so it is measured: short trials of every width in turn, then the best for a
+// while, then trials again, less often where they only confirm it. Without waiting there is nothing
+// to gain, and nothing is guessed.
 // A pure object: it sees samples and answers with a width.
 #pragma once
 
@@ -50,14 +51,21 @@ class LookaheadGovernor {
   void next_trial();
   void choose();
 
+  struct Trial {  // of one width, in the current round of trials
+    std::vector<double> wall_ns;
+    std::uint64_t guessed = 0;
+    std::uint64_t guesses_used = 0;
+  };
+
   std::vector<int> widths_;
-  std::vector<std::vector<double>> trial_ns_;  // [width] wall times of the current round of trials
-  std::vector<double> seconds_of_;             // [width] of the last round; 0: not known
+  std::vector<Trial> trials_;       // [width]
+  std::vector<double> seconds_of_;  // [width] of the last round; 0: not known
   std::size_t current_ = 0;
   std::size_t chosen_ = 0;
   bool on_trial_ = false;
   int trial_round_ = 0;
   int steps_left_ = 0;
+  int exploit_steps_ = 0;  // until the next trials
   double wait_share_ = 0;
   double precision_ = 0;
   std::uint64_t switches_ = 0;

@@ -1,5 +1,6 @@
 #include "experts/governor.h"
 
+#include <algorithm>
 #include <functional>
 
 #include <gtest/gtest.h>
@@ -70,6 +71,38 @@ TEST(LookaheadGovernor, PrefersFewerGuessesWhenMoreAddNothing) {
   Machine machine{.milliseconds = [](int width) { return width > 0 ? 10.0 : 20.0; }};
   machine.run(governor, kLongEnough);
   EXPECT_EQ(governor.width(), 4);
+}
+
+TEST(LookaheadGovernor, PrefersMoreGuessesWhenNearlyAllAreUsed) {
+  auto governor = LookaheadGovernor::for_top_k(8);
+  Machine machine{.milliseconds = [](int width) { return width > 0 ? 10.0 : 20.0; },
+                  .precision = 0.95};
+  machine.run(governor, kLongEnough);
+  EXPECT_EQ(governor.width(), 8);
+}
+
+TEST(LookaheadGovernor, MoreGuessesThatAreUsedButSlowAreNotChosen) {
+  auto governor = LookaheadGovernor::for_top_k(8);
+  Machine machine{
+      .milliseconds = [](int width) { return width > 4   ? 11.0
+                                             : width > 0 ? 10.0
+                                                         : 20.0; },
+      .precision = 1};
+  machine.run(governor, kLongEnough);
+  EXPECT_EQ(governor.width(), 4);
+}
+
+TEST(LookaheadGovernor, TriesLessOftenWhereTrialsConfirmTheChoice) {
+  auto governor = LookaheadGovernor::for_top_k(8);
+  Machine machine{.milliseconds = [](int width) { return 20.0 - width; }};
+  const auto off = [&](int n_steps) {
+    const std::vector<int> widths = machine.run(governor, n_steps);
+    return std::count(widths.begin(), widths.end(), 0);
+  };
+  const auto first = off(2000);
+  EXPECT_GT(first, 0);
+  EXPECT_LE(2 * off(2000), first);
+  EXPECT_EQ(governor.report().switches, 1u);
 }
 
 TEST(LookaheadGovernor, AGainWithinTheNoiseIsNoGain) {
