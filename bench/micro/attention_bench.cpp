@@ -99,6 +99,38 @@ void run_mla(benchmark::State& state, const MlaSpec& spec, const Call& call, KvT
   report(state, call.pairs() * spec.n_heads * (d + spec.kv_rank), kv.memory.size());
 }
 
+void run_mla_expanded(benchmark::State& state, const MlaSpec& spec, const Call& call, KvType type) {
+  const auto backend = make_cpu_backend({.n_threads = n_threads()});
+  const int d = spec.kv_rank + spec.d_rope, d_query = spec.d_nope + spec.d_rope;
+  const std::int64_t head_rows = spec.d_nope + spec.d_value;
+  const Cache kv({type, KvLayout::Rows, 1, d, call.first + call.n}, *backend);
+  const std::vector<float> q = random_floats(call.n * spec.n_heads * d_query),
+                           b = random_floats(spec.n_heads * head_rows * spec.kv_rank);
+  const WeightView weight{.format = {.kind = WeightKind::F32},
+                          .rows = spec.n_heads * head_rows,
+                          .cols = spec.kv_rank,
+                          .data = std::as_bytes(std::span(b)).data(),
+                          .scales = nullptr,
+                          .biases = nullptr};
+  std::vector<float> out(static_cast<std::size_t>(call.n * spec.n_heads * spec.d_value));
+  for (auto _ : state) {
+    backend->expanded_attention({.spec = &spec,
+                                 .keys = {weight, head_rows, 0, spec.d_nope, true},
+                                 .values = {weight, head_rows, spec.d_nope, spec.d_value, false},
+                                 .q = q.data(),
+                                 .token_stride = std::int64_t{spec.n_heads} * d_query,
+                                 .head_stride = d_query,
+                                 .kv = kv.view,
+                                 .n = call.n,
+                                 .first_position = call.first,
+                                 .out = out.data()});
+  }
+  const auto expanding =
+      static_cast<double>((call.first + call.n) * spec.n_heads * head_rows * spec.kv_rank);
+  report(state, call.pairs() * spec.n_heads * (d_query + spec.d_value) + expanding,
+         kv.memory.size());
+}
+
 void run_delta(benchmark::State& state, const GatedDeltaSpec& spec, std::int64_t n) {
   const auto backend = make_cpu_backend({.n_threads = n_threads()});
   const std::int64_t n_state = std::int64_t{spec.n_value_heads} * spec.d_key * spec.d_value;
@@ -142,7 +174,7 @@ void add(const std::string& name, const std::function<void(benchmark::State&)>& 
 }
 
 void add_all() {
-  const Call calls[] = {{512, 0}, {512, 3584}, {1, 4095}, {1, 32767}};
+  const Call calls[] = {{512, 0}, {256, 3840}, {512, 3584}, {1024, 3072}, {1, 4095}, {1, 32767}};
   for (const KvType type : kAllKvTypes) {
     for (const Call& call : calls) {
       const auto name = [&](const char* shape) {
@@ -165,6 +197,9 @@ void add_all() {
                         .scale = 0.1f,
                         .latent_norm_eps = 1e-6f};
       add(name("mla_671b"), [=](benchmark::State& state) { run_mla(state, mla, call, type); });
+      if (call.n == 1) continue;
+      add(name("mla_671b_expanded"),
+          [=](benchmark::State& state) { run_mla_expanded(state, mla, call, type); });
     }
   }
   for (const std::int64_t n : {1, 512}) {

@@ -38,6 +38,7 @@ class Backend {
   virtual void short_conv(const ShortConvOp& op) = 0;
   virtual void gated_delta(const GatedDeltaOp& op) = 0;
   virtual void latent_attention(const LatentAttentionOp& op) = 0;
+  virtual void expanded_attention(const ExpandedAttentionOp& op) = 0;
   virtual void head_matmul(const HeadMatmulOp& op) = 0;
   // Independent of each other: one hand-over to the threads serves all.
   virtual void ffns(std::span<const FfnOp> ops) = 0;

@@ -129,15 +129,22 @@ struct LatentAttentionOp {
   float* out;  // [n, n_heads, kv_rank]: the attended latents
 };
 
-// One small matrix per head: y[i, h] = W_h x[i, h], or W_h^T x[i, h]. W_h is rows [h * head_rows +
-// row0, ... + rows) of `weight`.
-struct HeadMatmulOp {
+// One small matrix per head: rows [h * head_rows + row0, ... + rows) of `weight`, used as they are
+// or transposed.
+struct HeadMatrix {
   WeightView weight;
-  int n_heads;
   std::int64_t head_rows;
   std::int64_t row0;
   std::int64_t rows;
   bool transpose;
+
+  std::int64_t row(std::int64_t head, std::int64_t i) const { return head * head_rows + row0 + i; }
+};
+
+// y[i, h] = W_h x[i, h], or W_h^T x[i, h].
+struct HeadMatmulOp {
+  HeadMatrix matrix;
+  int n_heads;
   const float* x;  // [n, n_heads, cols, or rows when transposed] at the strides below
   std::int64_t x_token_stride;
   std::int64_t x_head_stride;
@@ -145,6 +152,22 @@ struct HeadMatmulOp {
   float* y;
   std::int64_t y_token_stride;
   std::int64_t y_head_stride;
+};
+
+// Latent attention in its expanded form: keys and values of every head are multiplied out of the
+// latents, once for all n tokens. Up to rounding the absorbed form with the products around it;
+// cheaper where n is large.
+struct ExpandedAttentionOp {
+  const MlaSpec* spec;
+  HeadMatrix keys;    // as the absorbed form multiplies queries with it: kv_rank from d_nope values
+  HeadMatrix values;  // d_value values from a latent; not transposed
+  const float* q;     // [n, n_heads, d_nope + d_rope] at the strides below
+  std::int64_t token_stride;
+  std::int64_t head_stride;
+  KvView kv;  // rows of one head: latent | rotary key
+  std::int64_t n;
+  std::int64_t first_position;
+  float* out;  // [n, n_heads, d_value]
 };
 
 // down(silu(gate x) * (up x)) for selected rows: row rows_in[i] of x gives row rows_out[i] of y.

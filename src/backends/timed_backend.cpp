@@ -42,6 +42,9 @@ void TimedBackend::gated_delta(const GatedDeltaOp& op) {
 void TimedBackend::latent_attention(const LatentAttentionOp& op) {
   timed(LatentAttention, [&] { inner_->latent_attention(op); });
 }
+void TimedBackend::expanded_attention(const ExpandedAttentionOp& op) {
+  timed(LatentAttention, [&] { inner_->expanded_attention(op); });
+}
 void TimedBackend::head_matmul(const HeadMatmulOp& op) {
   timed(HeadMatmul, [&] { inner_->head_matmul(op); });
 }

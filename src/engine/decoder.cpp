@@ -38,10 +38,10 @@ std::span<const float> Decoder::row(std::size_t i) const {
   return std::span(logits_).subspan(i * n_vocab, n_vocab);
 }
 
-std::span<const float> Decoder::prefill(std::span<const TokenId> tokens,
+std::span<const float> Decoder::prefill(std::span<const TokenId> tokens, std::int64_t n_prompt,
                                         const std::function<bool()>& cancelled) {
   settle();
-  Engine::PrefillHooks hooks{.cancelled = cancelled, .hidden = {}};
+  Engine::PrefillHooks hooks{.cancelled = cancelled, .hidden = {}, .n_prompt = n_prompt};
   if (mtp_) hooks.hidden = [this](std::int64_t n) { return mtp_->rows(session_, n); };
   engine_.prefill(session_, tokens, logits_, hooks);
   return row(0);

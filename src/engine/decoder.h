@@ -41,8 +41,9 @@ class Decoder {
   Decoder(const Decoder&) = delete;
   Decoder& operator=(const Decoder&) = delete;
 
-  // Logits after the last of the tokens, valid until the next call. May be called for pieces.
-  std::span<const float> prefill(std::span<const TokenId> tokens,
+  // Logits after the last of the tokens, valid until the next call. May be called for pieces of a
+  // prompt of n_prompt tokens; 0: they are all of it.
+  std::span<const float> prefill(std::span<const TokenId> tokens, std::int64_t n_prompt = 0,
                                  const std::function<bool()>& cancelled = {});
   // Has the MTP head see what it has not seen yet, so that the session can be kept with that.
   void catch_up();

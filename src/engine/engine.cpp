@@ -199,7 +199,7 @@ Session Engine::new_session() {
 std::vector<float> Engine::prefill(Session& session, std::span<const TokenId> tokens,
                                    const std::function<bool()>& cancelled) {
   std::vector<float> logits(static_cast<std::size_t>(config().n_vocab));
-  prefill(session, tokens, logits, {cancelled, {}});
+  prefill(session, tokens, logits, {.cancelled = cancelled, .hidden = {}});
   return logits;
 }
 
@@ -212,6 +212,8 @@ void Engine::prefill(Session& session, std::span<const TokenId> tokens, std::spa
          "the prompt has {} tokens, but the context has room for {} of {} (raise it with -c)",
          tokens.size(), n_free, session.max_length());
   }
+  const std::int64_t prompt =
+      prompt_tokens(hooks.n_prompt > 0 ? hooks.n_prompt : std::ssize(tokens));
   while (!tokens.empty()) {
     const std::size_t n = std::min(tokens.size(), static_cast<std::size_t>(forward_->max_tokens()));
     const Span span{.session = &session,
@@ -219,6 +221,7 @@ void Engine::prefill(Session& session, std::span<const TokenId> tokens, std::spa
                     .logits_of = n == tokens.size() ? LogitsOf::LastToken : LogitsOf::None,
                     .logits = logits.data(),
                     .hidden = hooks.hidden ? hooks.hidden(static_cast<std::int64_t>(n)) : nullptr,
+                    .prompt_tokens = prompt,
                     .undo_on_failure = session.can_keep_before()};
     run({&span, 1}, nullptr, hooks.cancelled);
     tokens = tokens.subspan(n);

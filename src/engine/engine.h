@@ -79,6 +79,11 @@ class Engine {
   const CacheResizes& cache_resizes() const { return resizes_; }
   const MemoryPlan& plan() const { return plan_; }
   Precision precision() const { return precision_; }
+  // What Span::prompt_tokens is for a prompt of n tokens: with exact arithmetic, all tokens are
+  // computed alike.
+  std::int64_t prompt_tokens(std::int64_t n) const {
+    return precision_ == Precision::Exact ? 0 : n;
+  }
   KvType kv_type() const { return kv_type_; }
   const ModelSizes& sizes() const { return sizes_; }
   const ReaderOptions& reader_options() const { return reader_options_; }
@@ -115,6 +120,7 @@ class Engine {
     // have read, or where it is recurrent and keeps no copies (max_drafts 0) is poisoned.
     std::function<bool()> cancelled;
     std::function<float*(std::int64_t)> hidden;  // where a pass of n tokens leaves its hidden rows
+    std::int64_t n_prompt = 0;  // of the prompt the tokens are part of; 0: they are all of it
   };
   // Feeds tokens in passes of at most max_batch; `logits`, [n_vocab], are those after the last one.
   void prefill(Session& session, std::span<const TokenId> tokens, std::span<float> logits,

@@ -56,7 +56,8 @@ class TextMeter {
           .tokens = ids.subspan(begin, n),
           .logits_of = LogitsOf::EveryToken,
           .logits = logits_.data(),
-          .hidden = with_mtp ? &hidden_[begin * static_cast<std::size_t>(d_model_)] : nullptr};
+          .hidden = with_mtp ? &hidden_[begin * static_cast<std::size_t>(d_model_)] : nullptr,
+          .prompt_tokens = engine_.prompt_tokens(std::ssize(ids))};
       engine_.run({&span, 1});
       for (std::size_t i = 0; i < n; ++i) {
         const float* row = &logits_[i * static_cast<std::size_t>(n_vocab_)];

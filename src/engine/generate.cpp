@@ -58,12 +58,13 @@ GenerateResult generate(Engine& engine, Session& session, const GenerateRequest&
   Decoder decoder(engine, session, request.drafts);
   std::span<const float> logits;
   try {
-    const auto feed = [&](std::span<const TokenId> piece) {
-      logits = decoder.prefill(piece, events.cancelled);
+    const auto feed = [&](std::span<const TokenId> piece, std::int64_t n_prompt) {
+      logits = decoder.prefill(piece, n_prompt, events.cancelled);
       result.n_prompt += std::ssize(piece);
       if (events.feed_prompt) decoder.catch_up();  // the session may be kept as it is now
     };
-    events.feed_prompt ? events.feed_prompt(request.prompt, feed) : feed(request.prompt);
+    events.feed_prompt ? events.feed_prompt(request.prompt, feed)
+                       : feed(request.prompt, std::ssize(request.prompt));
   } catch (const Error& error) {
     if (error.code() != Errc::Cancelled) throw;
     result.reason = StopReason::Cancelled;

@@ -27,7 +27,7 @@ struct GenerateRequest {
   TokenConstraint* constraint = nullptr;  // what the answer may be; made for this answer
 };
 
-using FeedTokens = std::function<void(std::span<const TokenId>)>;
+using FeedTokens = std::function<void(std::span<const TokenId> piece, std::int64_t n_prompt)>;
 
 struct GenerateEvents {
   std::function<void(std::string_view)> on_text;  // text to show, in order

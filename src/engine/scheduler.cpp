@@ -207,6 +207,8 @@ void Scheduler::add_span(Job& job, std::int64_t n_rows) {
             .tokens = job.pending().first(static_cast<std::size_t>(n_rows)),
             .logits_of = LogitsOf::None,
             .n_drafts = n_drafts,
+            .prompt_tokens =
+                job.decodes() ? 0 : engine_.prompt_tokens(job.stats.n_prompt - job.stats.n_cached),
             .undo_on_failure = !job.decodes() && job.session->can_keep_before()};
   if (options_.hooks.hidden) span.hidden = options_.hooks.hidden(*job.session, n_rows);
   if (span.tokens.size() == job.pending().size()) {  // the next token follows from this pass

@@ -242,6 +242,7 @@ bool SessionSync::store(const Session& session) {
 void SessionSync::feed(Session& session, std::span<const TokenId> tokens,
                        std::span<const std::int64_t> points, const Feed& feed) {
   const auto n = static_cast<std::int64_t>(tokens.size());
+  const std::int64_t n_prompt = n - session.length();
   MOEFLUX_ASSERT(session.length() < n &&
                  common_length(session.tokens(), tokens) == session.length());
   std::vector<std::int64_t> stops(points.begin(), points.end());
@@ -253,18 +254,21 @@ void SessionSync::feed(Session& session, std::span<const TokenId> tokens,
   for (const std::int64_t stop : stops) {
     if (stop <= session.length() || stop > n) continue;
     feed(tokens.subspan(static_cast<std::size_t>(session.length()),
-                        static_cast<std::size_t>(stop - session.length())));
+                        static_cast<std::size_t>(stop - session.length())),
+         n_prompt);
     remember(session);
   }
-  if (session.length() < n) feed(tokens.subspan(static_cast<std::size_t>(session.length())));
+  if (session.length() < n)
+    feed(tokens.subspan(static_cast<std::size_t>(session.length())), n_prompt);
 }
 
 std::vector<float> SessionSync::prefill(Session& session, std::span<const TokenId> tokens,
                                         std::span<const std::int64_t> points,
                                         const std::function<bool()>& cancelled) {
-  std::vector<float> logits;
-  feed(session, tokens, points, [&](std::span<const TokenId> piece) {
-    logits = engine_.prefill(session, piece, cancelled);
+  std::vector<float> logits(static_cast<std::size_t>(engine_.config().n_vocab));
+  feed(session, tokens, points, [&](std::span<const TokenId> piece, std::int64_t n_prompt) {
+    engine_.prefill(session, piece, logits,
+                    {.cancelled = cancelled, .hidden = {}, .n_prompt = n_prompt});
   });
   return logits;
 }

@@ -48,7 +48,8 @@ class SessionSync {
   // Feeds what `tokens` has more than the session, which must hold a beginning of them, with stops
   // to remember at `points` (positions; others are ignored) and, in a recurrent model, after every
   // options().interval tokens.
-  using Feed = std::function<void(std::span<const TokenId>)>;
+  // A piece of a prompt of which n_prompt tokens are to be read.
+  using Feed = std::function<void(std::span<const TokenId> piece, std::int64_t n_prompt)>;
   void feed(Session& session, std::span<const TokenId> tokens, std::span<const std::int64_t> points,
             const Feed& feed);
   // The same with Engine::prefill. Returns the logits after the last token.

@@ -85,7 +85,8 @@ void Forward::run_layers(std::span<const Span> batch, const std::function<bool()
                        .position = span.session->length(),
                        .session = span.session,
                        .n_drafts = span.n_drafts,
-                       .keep_before = span.undo_on_failure});
+                       .keep_before = span.undo_on_failure,
+                       .prompt_tokens = span.prompt_tokens});
       row += n_span;
     }
     layer(config_.layers[static_cast<std::size_t>(i)], tensors_.layers[static_cast<std::size_t>(i)],
@@ -124,11 +125,11 @@ void Forward::mix_in_slices(const LayerSpec& spec, const LayerTensors<Resident>&
                             std::span<const Rows> rows, float* x, std::int64_t n) {
   const std::int64_t d = config_.d_model;
   Workspace::Frame frame(workspace_);
-  const std::int64_t most = std::min(n, kMixerSlice);
+  const std::int64_t slice = mixer_slice(spec.mixer), most = std::min(n, slice);
   float* h = frame.floats(most * d);
   float* y = frame.floats(most * d);
   for (std::int64_t begin = 0, end = 0; begin < n; begin = end) {
-    end = std::min(begin + kMixerSlice, n);
+    end = std::min(begin + slice, n);
     slice_.clear();
     for (const Rows& r : rows) {
       const std::int64_t from = std::max(r.first, begin), to = std::min(r.first + r.n, end);

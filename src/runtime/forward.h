@@ -32,6 +32,9 @@ struct Span {
   float* hidden =
       nullptr;  // [tokens.size(), d_model] after the final norm, or null when not wanted
   std::int64_t n_drafts = 0;  // the last tokens are guesses: session->take_back() may follow
+  // Tokens of the prompt that these are part of, in however many passes it is read: a long one may
+  // be computed in another form than single tokens, with other rounding. 0: as single tokens are.
+  std::int64_t prompt_tokens = 0;
   // A failed pass leaves the session as it was. Costs a copy of the recurrent state, and needs
   // session->can_keep_before(); not together with drafts.
   bool undo_on_failure = false;
@@ -90,6 +93,9 @@ class Forward {
   // Time spent in each layer since construction, reading included; the MTP layer is the last.
   const std::vector<std::uint64_t>& layer_ns() const { return layer_ns_; }
 
+  // Whether the prompt's latent attention multiplies keys and values out.
+  static bool expands(const MlaSpec& spec, std::int64_t prompt_tokens);
+
   static std::uint64_t workspace_floats(const ModelConfig& config, std::int64_t max_tokens);
 
  private:
@@ -102,7 +108,8 @@ class Forward {
     Session* session;
     std::int64_t n_drafts;  // of these rows, the last ones
     bool keep_before = false;
-    bool begins = true;  // the session's first rows of this pass
+    bool begins = true;              // the session's first rows of this pass
+    std::int64_t prompt_tokens = 0;  // see Span
   };
 
   void run_layers(std::span<const Span> batch, const std::function<bool()>& cancelled, float* x,
@@ -129,6 +136,10 @@ class Forward {
   void mix(const GatedDeltaSpec& spec, const GatedDeltaTensors<Resident>& t, const MixerRows& rows);
   void keep_state(const DeltaState& from, DeltaState& to);
   void mix(const MlaSpec& spec, const MlaTensors<Resident>& t, const MixerRows& rows);
+  void absorb(const MlaSpec& spec, const MlaTensors<Resident>& t, std::span<const Rows> rows,
+              const float* q, float* values);
+  void expand(const MlaSpec& spec, const MlaTensors<Resident>& t, const Rows& rows, const float* q,
+              float* values);
 
   // Feed-forwards (moe.cpp): out = ffn(h) for all rows. h = norm(x).
   struct FfnRows {

@@ -24,8 +24,9 @@ std::uint64_t mixer_floats(const MixerSpec& mixer, std::int64_t n) {
                 n * s->n_value_heads, n * s->value_dim()});
   }
   const auto& s = std::get<MlaSpec>(mixer);
+  const std::int64_t absorbed = std::min(n, kAbsorbedRows) * s.n_heads * s.kv_rank;
   return sum({n * s.q_rank, n * s.n_heads * (s.d_nope + s.d_rope), n * (s.kv_rank + s.d_rope),
-              n * s.n_heads * s.kv_rank, n * s.n_heads * s.kv_rank, n * s.n_heads * s.d_value});
+              n * s.n_heads * s.d_value, absorbed, absorbed});
 }
 
 // Guessing what a layer will choose, while the one before it computes.
@@ -50,7 +51,7 @@ std::uint64_t workspace_floats(const ModelConfig& config, std::int64_t n) {
   const std::int64_t d = config.d_model;
   std::uint64_t layer = 0, lookahead = 0;
   const auto include = [&](const LayerSpec& spec) {
-    const std::int64_t slice = std::min(n, kMixerSlice);
+    const std::int64_t slice = std::min(n, mixer_slice(spec.mixer));
     layer = std::max({layer, sum({slice * d, slice * d}) + mixer_floats(spec.mixer, slice),
                       sum({n * d, n * d}) + ffn_floats(spec.ffn, n, d)});
     lookahead = std::max(lookahead, lookahead_floats(spec.ffn, n, d));

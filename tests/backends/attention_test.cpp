@@ -181,8 +181,10 @@ void check(const Mla& t, double tolerance = 1e-5) {
     }
     const test::KvMemory kv({t.type, KvLayout::Rows, 1, t.kv_rank + t.d_rope, length}, backend,
                             rows);
-    backend.head_matmul({weight, t.n_heads, head_rows, 0, t.d_nope, true, q.data(),
-                         t.n_heads * d_query, d_query, t.n, q_latent.data(), wide, t.kv_rank});
+    const HeadMatrix keys{weight, head_rows, 0, t.d_nope, true},
+        values{weight, head_rows, t.d_nope, t.d_value, false};
+    backend.head_matmul({keys, t.n_heads, q.data(), t.n_heads * d_query, d_query, t.n,
+                         q_latent.data(), wide, t.kv_rank});
     backend.latent_attention({.spec = &spec,
                               .q_latent = q_latent.data(),
                               .q_rope = q.data() + t.d_nope,
@@ -192,18 +194,47 @@ void check(const Mla& t, double tolerance = 1e-5) {
                               .n = t.n,
                               .first_position = t.first,
                               .out = attended.data()});
-    backend.head_matmul({weight, t.n_heads, head_rows, t.d_nope, t.d_value, false, attended.data(),
-                         wide, t.kv_rank, t.n, out.data(), narrow, t.d_value});
+    backend.head_matmul(
+        {values, t.n_heads, attended.data(), wide, t.kv_rank, t.n, out.data(), narrow, t.d_value});
     expect_close(out, want, tolerance, what);
+
+    // Expanded, with the matrix of keys as it is and turned.
+    std::vector<float> turned(b.size());  // [head][rank][d_nope]
+    for (std::int64_t h = 0; h < t.n_heads; ++h) {
+      for (std::int64_t r = 0; r < t.kv_rank; ++r) {
+        for (std::int64_t c = 0; c < t.d_nope; ++c)
+          turned[(h * t.kv_rank + r) * t.d_nope + c] = b[(h * head_rows + c) * t.kv_rank + r];
+      }
+    }
+    WeightView turned_weight = weight;
+    turned_weight.rows = std::int64_t{t.n_heads} * t.kv_rank;
+    turned_weight.cols = t.d_nope;
+    turned_weight.data = std::as_bytes(std::span(turned)).data();
+    const HeadMatrix turned_keys{turned_weight, t.kv_rank, 0, t.kv_rank, false};
+    for (const HeadMatrix& of_keys : {keys, turned_keys}) {
+      std::fill(out.begin(), out.end(), -7.0f);
+      backend.expanded_attention({.spec = &spec,
+                                  .keys = of_keys,
+                                  .values = values,
+                                  .q = q.data(),
+                                  .token_stride = t.n_heads * d_query,
+                                  .head_stride = d_query,
+                                  .kv = kv.view(),
+                                  .n = t.n,
+                                  .first_position = t.first,
+                                  .out = out.data()});
+      expect_close(out, want, tolerance, what + ", expanded");
+    }
   });
 }
 
-TEST(LatentAttention, IsTheExpandedAttention) {
+TEST(LatentAttention, BothFormsAreTheAttention) {
   check({1, 1, 1, 2, 1, 1, 0});
   check({3, 40, 24, 12, 20, 4, 0});
   check({5, 33, 16, 8, 7, 3, 60});
   check({2, 128, 64, 32, 64, 2, 200});
-  check({20, 40, 8, 8, 8, 9, 250});  // more heads than a tile has lanes, three blocks of keys
+  check({20, 40, 8, 8, 8, 9, 250});   // more heads than a tile has lanes, three blocks of keys
+  check({2, 16, 8, 4, 12, 300, 40});  // more tokens than a piece has queries
 }
 
 // What each type of cache costs: the rounding of keys and values, averaged over positions.

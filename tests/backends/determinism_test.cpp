@@ -100,8 +100,15 @@ TEST_P(Weights, HeadMatmul) {
     const std::vector<float> x = random.floats(kRows * 3 * n_in);
     expect_deterministic(
         [&](Backend& backend, std::int64_t at, std::int64_t n, float* out) {
-          backend.head_matmul({w.view(), 3, 20, 0, 20, transpose, x.data() + at * 3 * n_in,
-                               3 * n_in, n_in, n, out + at * 3 * n_out, 3 * n_out, n_out});
+          backend.head_matmul({{w.view(), 20, 0, 20, transpose},
+                               3,
+                               x.data() + at * 3 * n_in,
+                               3 * n_in,
+                               n_in,
+                               n,
+                               out + at * 3 * n_out,
+                               3 * n_out,
+                               n_out});
         },
         kRows * 3 * n_out);
   }
@@ -197,6 +204,40 @@ TEST_P(KvTypes, LatentAttention) {
                                     .out = out + at * wide});
         },
         kRows * wide);
+  }
+}
+
+TEST_P(KvTypes, ExpandedAttention) {
+  Random random(8);
+  for (const auto& [n_heads, first] : {std::pair<int, std::int64_t>(5, 240), {33, 50}, {1, 900}}) {
+    const MlaSpec spec{.n_heads = n_heads,
+                       .q_rank = 0,
+                       .kv_rank = 33,
+                       .d_nope = 7,
+                       .d_rope = 10,
+                       .d_value = 19,
+                       .rope = {},
+                       .scale = 0.2f,
+                       .latent_norm_eps = 1e-6f};
+    const int d_query = n_heads * 17, narrow = n_heads * 19;
+    const std::vector<float> q = random.floats(kRows * d_query);
+    const RandomWeight w(random, {.kind = WeightKind::BF16}, n_heads * 26, 33);
+    const test::KvMemory kv({GetParam(), KvLayout::Rows, 1, 43, first + kRows},
+                            *test::cpu_backend("scalar"), random.floats((first + kRows) * 43));
+    expect_deterministic(
+        [&](Backend& backend, std::int64_t at, std::int64_t n, float* out) {
+          backend.expanded_attention({.spec = &spec,
+                                      .keys = {w.view(), 26, 0, 7, true},
+                                      .values = {w.view(), 26, 7, 19, false},
+                                      .q = q.data() + at * d_query,
+                                      .token_stride = d_query,
+                                      .head_stride = 17,
+                                      .kv = kv.view(),
+                                      .n = n,
+                                      .first_position = first + at,
+                                      .out = out + at * narrow});
+        },
+        kRows * narrow);
   }
 }
 

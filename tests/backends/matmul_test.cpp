@@ -88,12 +88,8 @@ TEST_P(Formats, HeadMatmul) {
       }
       test::for_each_backend([&](Backend& backend, const std::string& what) {
         std::vector<float> y(want.size(), -7);
-        backend.head_matmul({.weight = w.view(),
+        backend.head_matmul({.matrix = {w.view(), head_rows, row0, rows, transpose},
                              .n_heads = kHeads,
-                             .head_rows = head_rows,
-                             .row0 = row0,
-                             .rows = rows,
-                             .transpose = transpose,
                              .x = x.data(),
                              .x_token_stride = x_token,
                              .x_head_stride = x_head,
@@ -147,7 +143,7 @@ TEST_P(Formats, TransposedHeadMatmulIsSumsInOrder) {
   for (const std::string& isa : test::supported_isas()) {
     std::vector<float> y(want.size(), -7);
     test::cpu_backend(isa)->head_matmul(
-        {w.view(), 1, rows, 0, rows, true, x.data(), rows, rows, n, y.data(), cols, cols});
+        {{w.view(), rows, 0, rows, true}, 1, x.data(), rows, rows, n, y.data(), cols, cols});
     test::expect_same_bits(want, y, isa);
   }
 }

@@ -62,7 +62,7 @@ TEST(NonFinite, HeadMatmul) {
       std::vector<float> x = random.floats(5 * 24), y(120);
       x[2 * 24 + 8 + 5] = kNan;  // token 2, head 1
       backend.head_matmul(
-          {view_of(w, 24), 3, 8, 0, 8, transpose, x.data(), 24, 8, 5, y.data(), 24, 8});
+          {{view_of(w, 24), 8, 0, 8, transpose}, 3, x.data(), 24, 8, 5, y.data(), 24, 8});
       expect_nan_exactly(
           y, [](std::int64_t i) { return i / 24 == 2 && i % 24 / 8 == 1; }, what);
     }

@@ -49,6 +49,38 @@ std::vector<float> logits(Engine& engine, std::int64_t n_tokens) {
   return last;
 }
 
+// With exact arithmetic all tokens are computed alike; otherwise a prompt's form follows its
+// length.
+TEST(EngineTest, APromptInTwoParts) {
+  EngineOptions options = small_options();
+  options.context_length = 512;
+  const std::vector<TokenId> tokens = test::Random(8).tokens(500, 2000);
+  const auto first = std::span(tokens).first(300), second = std::span(tokens).subspan(300);
+  for (const Precision precision : {Precision::Exact, Precision::Fine}) {
+    options.precision = precision;
+    options.max_batch = 64;
+    Engine engine(test::source_path("models/demo-mla"), options);
+    options.max_batch = 512;
+    Engine at_once(test::source_path("models/demo-mla"), options);
+    Session whole = at_once.new_session(), passes = engine.new_session(),
+            parts = engine.new_session(), announced = engine.new_session();
+    const std::vector<float> want = at_once.prefill(whole, tokens);
+    expect_same_bits(want, engine.prefill(passes, tokens), "passes of 64");
+    std::vector<float> got(want.size());
+    engine.prefill(announced, first, got, {.cancelled = {}, .hidden = {}, .n_prompt = 500});
+    engine.prefill(announced, second, got, {.cancelled = {}, .hidden = {}, .n_prompt = 500});
+    expect_same_bits(want, got, "pieces of one prompt");
+    engine.prefill(parts, first);
+    got = engine.prefill(parts, second);
+    if (precision == Precision::Exact) {
+      expect_same_bits(want, got, "two prompts");
+    } else {
+      EXPECT_NE(want, got);  // the second is a short one
+      test::expect_close(got, std::vector<double>(want.begin(), want.end()), 1e-4, "two prompts");
+    }
+  }
+}
+
 TEST(EngineTest, ReservesNoMoreThanItsCeiling) {
   EngineOptions options = small_options();
   const std::uint64_t floor = floor_of(options);

@@ -95,6 +95,25 @@ INSTANTIATE_TEST_SUITE_P(Models, SchedulerModels,
                            return name;
                          });
 
+// Long prompts of latent attention are computed in a form of their own: in however many passes.
+TEST(SchedulerLongPrompts, AnswerAsIfReadAtOnce) {
+  EngineOptions options = scheduler_engine(2);
+  options.context_length = 600;
+  Engine engine(source_path("models/demo-mla"), options);
+  options.n_sessions = 1;
+  options.max_batch = 600;
+  Engine single(source_path("models/demo-mla"), options);
+  Random random(3);
+  Submitted first(random_job(random, 400, 5)), second(random_job(random, 300, 5));
+  Scheduler scheduler(engine, {.n_sessions = 2, .slice_tokens = 50});
+  first.submit(scheduler);
+  scheduler.step();
+  second.submit(scheduler);
+  run_all(scheduler);
+  expect_same_answer(first.received, run_alone(single, first.request), "first");
+  expect_same_answer(second.received, run_alone(single, second.request), "second");
+}
+
 class SchedulerTest : public testing::Test {
  protected:
   static constexpr int kSessions = 3;

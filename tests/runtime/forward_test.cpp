@@ -170,6 +170,64 @@ TEST(Forward, LongPasses) {
   }
 }
 
+constexpr std::int64_t kLongPrompt = 1 << 20;
+
+// Which bits a prompt has is decided by its length, not by how it is read.
+TEST(Forward, LongPromptsOfLatentAttention) {
+  const std::int64_t n = kLatentSlice + 300;
+  for (const char* name : {"dsv3-halfsplit", "mlx-dsv3-embedq"}) {
+    LoadedModel model(fixture_path(name), {.n_threads = 2, .max_tokens = n, .max_length = n});
+    const auto tokens = test::Random(4).tokens(n, model.config().n_vocab);
+    Session single = model.new_session(), whole = model.new_session();
+    const std::vector<float> absorbed = model.feed(single, tokens, 0, 255);
+    const std::vector<float> expanded = model.feed(whole, tokens, 0, n);
+    EXPECT_NE(absorbed, expanded) << name;
+    test::expect_close(expanded, std::vector<double>(absorbed.begin(), absorbed.end()), 1e-4, name);
+    for (const std::int64_t chunk : {100, 700}) {
+      Session pieces = model.new_session();
+      expect_same_bits(expanded, model.feed(pieces, tokens, chunk, n), name);
+    }
+  }
+}
+
+TEST(Forward, ALongPromptBesideOthers) {
+  LoadedModel model(fixture_path("dsv3-halfsplit"), {});
+  const auto n_vocab = static_cast<std::size_t>(model.config().n_vocab);
+  const auto tokens = [&](int seed) { return test::Random(seed).tokens(20, n_vocab); };
+  const std::vector<std::int32_t> inputs[] = {tokens(1), tokens(2), tokens(3), tokens(4)};
+  const std::int64_t lengths[] = {0, kLongPrompt, kLongPrompt, 0};
+  std::vector<Session> sessions;
+  for (int i = 0; i < 4; ++i) sessions.push_back(model.new_session());
+  std::vector<float> got(4 * n_vocab);
+  std::vector<Span> batch;
+  for (std::size_t i = 0; i < 4; ++i) {
+    batch.push_back({.session = &sessions[i],
+                     .tokens = inputs[i],
+                     .logits = got.data() + i * n_vocab,
+                     .prompt_tokens = lengths[i]});
+  }
+  model.forward().run(batch);
+  for (std::size_t i = 0; i < 4; ++i) {
+    Session alone = model.new_session();
+    const std::vector<float> want = model.feed(alone, inputs[i], 0, lengths[i]);
+    expect_same_bits(std::span(want).last(n_vocab), std::span(got).subspan(i * n_vocab, n_vocab));
+  }
+}
+
+// 2 x 32 - 16 - 24 multiplications are saved for a query and a key, and 32 x 40 spent for a key.
+TEST(Forward, WhichPromptsAreExpanded) {
+  MlaSpec spec{};
+  spec.kv_rank = 32, spec.d_nope = 16, spec.d_value = 24;
+  EXPECT_FALSE(Forward::expands(spec, 0));
+  EXPECT_FALSE(Forward::expands(spec, 255));
+  EXPECT_TRUE(Forward::expands(spec, 256));
+  spec.kv_rank = 21;  // saved: 2, spent: 840
+  EXPECT_FALSE(Forward::expands(spec, 419));
+  EXPECT_TRUE(Forward::expands(spec, 420));
+  spec.kv_rank = 20;  // nothing is saved
+  EXPECT_FALSE(Forward::expands(spec, 1 << 30));
+}
+
 TEST(Forward, DraftsAtTheEndOfASlice) {
   for (const char* name : {"qwen-ratio3", "dsv3-halfsplit"}) {
     LoadedModel model(fixture_path(name),

@@ -42,7 +42,7 @@ LoadedModel::LoadedModel(const std::string& path, const LoadOptions& options)
     : LoadedModel(open_source(path), options) {}
 
 std::vector<float> LoadedModel::feed(Session& session, std::span<const std::int32_t> tokens,
-                                     std::int64_t chunk) {
+                                     std::int64_t chunk, std::int64_t prompt_tokens) {
   const auto n_vocab = static_cast<std::size_t>(config().n_vocab);
   const std::size_t step =
       chunk > 0 ? static_cast<std::size_t>(chunk) : std::max<std::size_t>(tokens.size(), 1);
@@ -51,7 +51,8 @@ std::vector<float> LoadedModel::feed(Session& session, std::span<const std::int3
     const Span span{.session = &session,
                     .tokens = tokens.subspan(begin, std::min(step, tokens.size() - begin)),
                     .logits_of = LogitsOf::EveryToken,
-                    .logits = logits.data() + begin * n_vocab};
+                    .logits = logits.data() + begin * n_vocab,
+                    .prompt_tokens = prompt_tokens};
     if (options_.before_pass) options_.before_pass(*experts_, n_passes_);
     ++n_passes_;
     forward().run({&span, 1});

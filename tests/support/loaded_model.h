@@ -48,7 +48,7 @@ class LoadedModel {
 
   // The logits after every token, fed in passes of `chunk` tokens (0: all at once).
   std::vector<float> feed(Session& session, std::span<const std::int32_t> tokens,
-                          std::int64_t chunk = 0);
+                          std::int64_t chunk = 0, std::int64_t prompt_tokens = 0);
 
  private:
   LoadOptions options_;

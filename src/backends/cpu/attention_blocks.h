@@ -9,12 +9,16 @@
 // A Kind says where queries, keys and values come from:
 //
 //   int d_value() const;
+//   int most_queries() const;                          that share a pass over the keys
 //   std::int64_t queries_size(int n) const;            floats for n gathered queries
 //   void gather(const QueryTile&, float* queries) const;
-//   std::int64_t memory_size(int n) const;             floats for its own use in scores()
-//   // Raw scores of n_keys positions into scores[query][kKeyBlock]; returns the values' rows.
-//   ValueRows scores(const QueryTile&, const float* queries, std::int64_t position, int n_keys,
-//                    float* memory, float* scores) const;
+//   std::int64_t memory_size() const;                  floats for its own use from load() on
+//   KeyBlock load(const QueryTile&, const float* queries, std::int64_t position, int n_keys,
+//                 float* memory) const;
+//   // Raw scores of queries [first, first + n) into scores[query - first][kKeyBlock]; first is a
+//   // multiple of kQueryPiece, n at most that.
+//   void scores(const KeyBlock&, const float* queries, int first, int n, float* memory,
+//               float* scores) const;
 //   void finish(const QueryTile&, int query, const float* values, float sum, float* memory) const;
 #pragma once
 
@@ -29,6 +33,7 @@
 namespace moeflux::cpu {
 
 inline constexpr int kKeyBlock = 128;
+inline constexpr int kQueryPiece = 128;  // queries whose scores of a block lie in the cache
 
 // Queries that share keys: some heads of some tokens. Query j is that of head j % n_heads.
 struct QueryTile {
@@ -74,9 +79,12 @@ class QueryTiles {
   std::int64_t tokens_;
 };
 
-struct ValueRows {
-  const float* rows;
-  std::int64_t stride;
+// Keys as their kind lays them out, and a row of values for each.
+struct KeyBlock {
+  const float* keys;
+  const float* values;
+  std::int64_t value_stride;
+  int n_keys;
 };
 
 // What a block, or all blocks so far, have given for each query of a tile.
@@ -119,8 +127,9 @@ class BlockedAttention {
   struct Memory {
     template <class Scratch>
     Memory(const BlockedAttention& a, int n, const Scratch& scratch, int worker) {
-      const std::int64_t sizes[] = {a.kind_.queries_size(n), std::int64_t{n} * kKeyBlock,
-                                    a.kind_.memory_size(n), part_size(a, n), part_size(a, n)};
+      const int piece = std::min(n, kQueryPiece);
+      const std::int64_t sizes[] = {a.kind_.queries_size(n), std::int64_t{piece} * kKeyBlock,
+                                    a.kind_.memory_size(), part_size(a, piece), part_size(a, n)};
       std::int64_t total = kLine;
       for (const std::int64_t size : sizes) total += padded(size);
       float* at = aligned(scratch(worker, total));
@@ -161,39 +170,54 @@ class BlockedAttention {
 
   // Large tiles read keys less often, small ones keep more threads busy.
   QueryTiles cut(int n_threads) const {
-    constexpr int kMost = 128, kLeast = 16;
-    for (int most = kMost; most > kLeast; most /= 2) {
+    constexpr int kLeast = 16;
+    for (int most = kind_.most_queries(); most > kLeast; most /= 2) {
       const QueryTiles tiles(shape_.n, shape_.n_groups, shape_.heads_per_group, most);
       if (tiles.count() >= 2 * n_threads) return tiles;
     }
     return {shape_.n, shape_.n_groups, shape_.heads_per_group, kLeast};
   }
 
-  void compute_block(const QueryTile& tile, std::int64_t block, const Memory& memory,
-                     const AttentionPart& out) const {
+  KeyBlock load(const QueryTile& tile, std::int64_t block, const Memory& memory) const {
     const std::int64_t first = block * kKeyBlock;
     const int n_keys = static_cast<int>(std::min<std::int64_t>(kKeyBlock, length_of(tile) - first));
-    const ValueRows values =
-        kind_.scores(tile, memory.queries, first, n_keys, memory.of_kind, memory.scores);
+    return kind_.load(tile, memory.queries, first, n_keys, memory.of_kind);
+  }
+
+  // What a block gives for queries [first, last), of which the last sees some of its keys.
+  void compute(const QueryTile& tile, std::int64_t block, const KeyBlock& keys, int first, int last,
+               const Memory& memory, const AttentionPart& out) const {
+    kind_.scores(keys, memory.queries, first, last - first, memory.of_kind, memory.scores);
     const int d = kind_.d_value();
-    std::fill_n(out.values, std::int64_t{tile.size()} * d, 0.0f);
-    for (int begin = 0; begin < tile.size();) {
+    std::fill_n(out.values, std::int64_t{last - first} * d, 0.0f);
+    for (int begin = first; begin < last;) {
+      float* weights = memory.scores + (begin - first) * kKeyBlock;
       const int n = visible(tile, begin, block);
       int end = begin;
-      for (; end < tile.size() && visible(tile, end, block) == n; ++end) {
-        out.sums[end] = n > 0 ? kernels_.softmax(memory.scores + end * kKeyBlock, n, shape_.scale)
-                              : SoftmaxSum{};
+      for (; end < last && visible(tile, end, block) == n; ++end) {
+        out.sums[end - first] =
+            n > 0 ? kernels_.softmax(weights + (end - begin) * kKeyBlock, n, shape_.scale)
+                  : SoftmaxSum{};
       }
-      kernels_.weighted_rows({.weights = memory.scores + begin * kKeyBlock,
+      kernels_.weighted_rows({.weights = weights,
                               .weight_stride = kKeyBlock,
                               .n_queries = end - begin,
-                              .rows = values.rows,
-                              .row_stride = values.stride,
+                              .rows = keys.values,
+                              .row_stride = keys.value_stride,
                               .n_rows = n,
                               .d = d,
-                              .out = out.values + std::int64_t{begin} * d,
+                              .out = out.values + std::int64_t{begin - first} * d,
                               .out_stride = d});
       begin = end;
+    }
+  }
+
+  // Calls piece(first, last) for the queries of a tile, without those that see nothing of a block.
+  template <class Piece>
+  void for_pieces(const QueryTile& tile, std::int64_t block, const Piece& piece) const {
+    for (int first = 0; first < tile.size(); first += kQueryPiece) {
+      const int last = std::min(first + kQueryPiece, tile.size());
+      if (visible(tile, last - 1, block) > 0) piece(first, last);
     }
   }
 
@@ -202,20 +226,27 @@ class BlockedAttention {
     std::fill_n(part.values, std::int64_t{n} * kind_.d_value(), 0.0f);
   }
 
-  void merge(const AttentionPart& total, const AttentionPart& block, int query) const {
-    const std::int64_t d = kind_.d_value();
-    kernels_.merge(total.sums[query], total.values + query * d, block.sums[query],
-                   block.values + query * d, d);
+  AttentionPart from(const AttentionPart& part, int query) const {
+    return {part.sums + query, part.values + std::int64_t{query} * kind_.d_value()};
+  }
+
+  void merge(const AttentionPart& total, const AttentionPart& block) const {
+    kernels_.merge(*total.sums, total.values, *block.sums, block.values, kind_.d_value());
   }
 
   void run_tile(const QueryTile& tile, const Memory& memory) const {
     const int n = tile.size();
-    const AttentionPart block = part(memory.block, n), sum = part(memory.sum, n);
+    const AttentionPart block = part(memory.block, std::min(n, kQueryPiece));
+    const AttentionPart sum = part(memory.sum, n);
     kind_.gather(tile, memory.queries);
     clear(sum, n);
     for (std::int64_t b = 0; b < blocks_before(length_of(tile)); ++b) {
-      compute_block(tile, b, memory, block);
-      for (int query = 0; query < n; ++query) merge(sum, block, query);
+      const KeyBlock keys = load(tile, b, memory);
+      for_pieces(tile, b, [&](int first, int last) {
+        compute(tile, b, keys, first, last, memory, block);
+        for (int query = first; query < last; ++query)
+          merge(from(sum, query), from(block, query - first));
+      });
     }
     for (int query = 0; query < n; ++query) finish(tile, query, sum, memory.of_kind);
   }
@@ -250,17 +281,20 @@ class BlockedAttention {
         const QueryTile tile = tiles[i];
         const Memory memory(*this, most, scratch, worker);
         kind_.gather(tile, memory.queries);
-        if (begin + b < blocks_before(length_of(tile)))
-          compute_block(tile, begin + b, memory, part_of(b, i));
-        else
-          clear(part_of(b, i), tile.size());
+        clear(part_of(b, i), tile.size());
+        if (begin + b >= blocks_before(length_of(tile))) return;
+        const KeyBlock keys = load(tile, begin + b, memory);
+        for_pieces(tile, begin + b, [&](int first, int last) {
+          compute(tile, begin + b, keys, first, last, memory, from(part_of(b, i), first));
+        });
       });
       pool.parallel_for(n_tiles * most, 1, [&](std::int64_t task, std::int64_t, int worker) {
         const std::int64_t i = task / most;
         const int query = static_cast<int>(task % most);
         const QueryTile tile = tiles[i];
         if (query >= tile.size()) return;
-        for (std::int64_t b = 0; b < n; ++b) merge(part_of(wave, i), part_of(b, i), query);
+        for (std::int64_t b = 0; b < n; ++b)
+          merge(from(part_of(wave, i), query), from(part_of(b, i), query));
         if (begin + n == n_blocks)
           finish(tile, query, part_of(wave, i), Memory(*this, most, scratch, worker).of_kind);
       });

@@ -38,6 +38,7 @@ class CpuBackend final : public Backend {
   void short_conv(const ShortConvOp& op) override;
   void gated_delta(const GatedDeltaOp& op) override;
   void latent_attention(const LatentAttentionOp& op) override;
+  void expanded_attention(const ExpandedAttentionOp& op) override;
   void head_matmul(const HeadMatmulOp& op) override;
   void ffns(std::span<const FfnOp> ops) override;
   void combine(const CombineOp& op) override;

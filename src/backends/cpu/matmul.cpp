@@ -57,11 +57,11 @@ bool alike(const FfnOp& a, const FfnOp& b) {
 // y = sum over the rows r of a head of x[r] * row r, in order.
 void transposed_rows(const KernelTable& kernels, const HeadMatmulOp& op, std::int64_t first,
                      const float* x, float* y, float* panel) {
-  const WeightView& w = op.weight;
+  const WeightView& w = op.matrix.weight;
   const std::int64_t stride = panel_stride(w.cols);
   for (std::int64_t i = 0; i < op.n; ++i) std::fill_n(y + i * op.y_token_stride, w.cols, 0.0f);
-  for (std::int64_t r = 0; r < op.rows; r += kTransposedRows) {
-    const std::int64_t n_rows = std::min(kTransposedRows, op.rows - r);
+  for (std::int64_t r = 0; r < op.matrix.rows; r += kTransposedRows) {
+    const std::int64_t n_rows = std::min(kTransposedRows, op.matrix.rows - r);
     for (std::int64_t k = 0; k < n_rows; ++k)
       kernels.decode_row(w, first + r + k, panel + k * stride);
     kernels.attention->weighted_rows({.weights = x + r,
@@ -149,18 +149,18 @@ void CpuBackend::exact_rows(const WeightView& w, std::int64_t begin, std::int64_
 }
 
 void CpuBackend::head_matmul(const HeadMatmulOp& op) {
-  const WeightView& w = op.weight;
+  const WeightView& w = op.matrix.weight;
   pool_.parallel_for(op.n_heads, 1, [&](std::int64_t begin, std::int64_t end, int worker) {
     float* memory = scratch(worker, panel_floats(w.cols, kTransposedRows));
     for (std::int64_t h = begin; h < end; ++h) {
-      const std::int64_t first = h * op.head_rows + op.row0;
+      const std::int64_t first = op.matrix.row(h, 0);
       const float* x = op.x + h * op.x_head_stride;
       float* y = op.y + h * op.y_head_stride;
-      if (op.transpose) {
+      if (op.matrix.transpose) {
         transposed_rows(kernels_, op, first, x, y, panel_start(memory));
       } else {
-        exact_rows(w, first, first + op.rows, x, op.x_token_stride, op.n, y, op.y_token_stride,
-                   memory);
+        exact_rows(w, first, first + op.matrix.rows, x, op.x_token_stride, op.n, y,
+                   op.y_token_stride, memory);
       }
     }
   });
