@@ -16,7 +16,7 @@
 namespace moeflux::cli {
 namespace {
 
-struct Options {
+struct BenchArguments {
   ModelOptions model;
   GeneralOptions general;
   std::string n_prompt = "512", n_generate = "128";
@@ -173,7 +173,7 @@ std::string table(const std::vector<Row>& rows, const std::string& kind) {
   return text;
 }
 
-BenchOptions bench_options(const Options& options) {
+BenchOptions bench_options(const BenchArguments& options) {
   BenchOptions bench;
   bench.n_prompt = numbers(options.n_prompt, "-p");
   bench.n_generate = numbers(options.n_generate, "-n");
@@ -188,7 +188,7 @@ BenchOptions bench_options(const Options& options) {
   return bench;
 }
 
-void bench_engine(const Options& options, const std::string& path, const ModelOptions& model,
+void bench_engine(const BenchArguments& options, const std::string& path, const ModelOptions& model,
                   std::vector<Row>& rows) {
   const BenchOptions base = bench_options(options);
   const auto engine = open_engine(path, model, options.general);
@@ -218,7 +218,7 @@ void bench_engine(const Options& options, const std::string& path, const ModelOp
   }
 }
 
-int run(const Options& options, const std::vector<std::string>& arguments) {
+int run(const BenchArguments& options, const std::vector<std::string>& arguments) {
   if (options.output != "md" && options.output != "csv" && options.output != "json") {
     throw UsageError(fmt::format("--output: \"{}\" is not one of md, csv, json", options.output),
                      "bench");
@@ -256,7 +256,7 @@ int run(const Options& options, const std::vector<std::string>& arguments) {
 }  // namespace
 
 void add_bench_command(CommandLine& line) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<BenchArguments>();
   Command& command = line.add("bench", "Measure the speed of a model and what bounds it.");
   command.arguments("[MODEL]", 1);
   command.group("Test")

@@ -13,11 +13,6 @@ constexpr std::string_view kRuleMark = "\xE2\x94\x80";  // U+2500
 constexpr int kRuleWidth = 40;
 constexpr std::size_t kMaxDigits = 9;
 
-std::size_t run_length(std::string_view text, std::size_t at) {
-  const std::size_t end = text.find_first_not_of(text[at], at);
-  return (end == std::string_view::npos ? text.size() : end) - at;
-}
-
 bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }

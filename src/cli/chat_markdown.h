@@ -16,6 +16,12 @@
 
 namespace moeflux::cli {
 
+// How often the character at `at` stands there in a row.
+inline std::size_t run_length(std::string_view text, std::size_t at) {
+  const std::size_t end = text.find_first_not_of(text[at], at);
+  return (end == std::string_view::npos ? text.size() : end) - at;
+}
+
 class MarkdownRenderer {
  public:
   static constexpr std::size_t kMaxHeld = 96;

@@ -7,11 +7,6 @@ namespace {
 
 constexpr std::size_t kNone = std::string_view::npos;
 
-std::size_t run_length(std::string_view text, std::size_t at) {
-  const std::size_t end = text.find_first_not_of(text[at], at);
-  return (end == kNone ? text.size() : end) - at;
-}
-
 bool is_letter(char c) {  // or a digit, or a part of a character that is not ASCII
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c & 0x80);
 }

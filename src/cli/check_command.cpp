@@ -15,7 +15,7 @@
 namespace moeflux::cli {
 namespace {
 
-struct Options {
+struct CheckArguments {
   ModelOptions model;
   GeneralOptions general;
   bool json = false;
@@ -56,7 +56,7 @@ std::string report_text(const ScrubReport& report, double seconds, bool color) {
       styled("ok", Style::Green, color), format_bytes(report.bytes), speed);
 }
 
-int run(const Options& options, const std::vector<std::string>& arguments) {
+int run(const CheckArguments& options, const std::vector<std::string>& arguments) {
   const std::string model = only_model(options.model, arguments);
   const InterruptGuard guard;
   const auto source = open_source(model);
@@ -82,7 +82,7 @@ int run(const Options& options, const std::vector<std::string>& arguments) {
 }  // namespace
 
 void add_check_command(CommandLine& line) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<CheckArguments>();
   Command& command =
       line.add("check", "Read all of a model from the disk and compare its checksums.");
   command.arguments("[MODEL]", 1);

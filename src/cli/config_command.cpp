@@ -21,7 +21,7 @@ constexpr std::size_t kOriginColumn = 40;
 constexpr std::size_t kMaxArguments = 1000;
 constexpr const char* kMask = "********";
 
-struct Options {
+struct ConfigArguments {
   ConfigChoice choice;
   bool json = false, changed = false, force = false;
 };
@@ -75,7 +75,7 @@ bool has_settings(const CommandInfo& command) {
 }
 
 // `arguments` are the command, if one is named, and what it would be given.
-int show(CommandLine& line, const Options& options, std::vector<std::string> arguments) {
+int show(CommandLine& line, const ConfigArguments& options, std::vector<std::string> arguments) {
   std::vector<std::string> commands;
   if (arguments.empty()) {
     for (const CommandInfo& each : line.tree().commands) {
@@ -100,7 +100,7 @@ int show(CommandLine& line, const Options& options, std::vector<std::string> arg
   return kSuccess;
 }
 
-int paths(const CommandLine& line, const Options& options) {
+int paths(const CommandLine& line, const ConfigArguments& options) {
   Json json = Json::array();
   std::string text;
   for (const ConfigPlace& place : line.config_places(options.choice)) {
@@ -114,7 +114,7 @@ int paths(const CommandLine& line, const Options& options) {
   return kSuccess;
 }
 
-int init(const CommandLine& line, const Options& options) {
+int init(const CommandLine& line, const ConfigArguments& options) {
   const std::vector<ConfigPlace> places = line.config_places(options.choice);
   if (places.empty() || places[0].named_by == "system")
     fail(Errc::NotFound, "there is no home for a configuration file; name one: --config FILE");
@@ -133,7 +133,8 @@ int init(const CommandLine& line, const Options& options) {
   return kSuccess;
 }
 
-int run(CommandLine& line, const Options& options, const std::vector<std::string>& arguments) {
+int run(CommandLine& line, const ConfigArguments& options,
+        const std::vector<std::string>& arguments) {
   const std::string action = arguments.empty() ? "show" : arguments[0];
   if (action == "show") {
     return show(line, options, {arguments.begin() + (arguments.empty() ? 0 : 1), arguments.end()});
@@ -148,11 +149,11 @@ int run(CommandLine& line, const Options& options, const std::vector<std::string
 }  // namespace
 
 void add_config_command(CommandLine& line) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ConfigArguments>();
   Command& command =
       line.add("config", "Show how options are set and by whom; write a first file.");
   command.without_config().arguments("[show [COMMAND [-- OPTIONS]] | path | init]", kMaxArguments);
-  command.group("Options")
+  command.group("ConfigArguments")
       .flag("--changed", options->changed, "show only what is not the default")
       .flag("--json", options->json, "print JSON")
       .flag("--force", options->force, "init: replace the file that is there")

@@ -17,7 +17,7 @@
 namespace moeflux::cli {
 namespace {
 
-struct Options {
+struct ConvertArguments {
   GeneralOptions general;
   std::optional<std::int64_t> bits;
   std::optional<std::int64_t> group;
@@ -56,7 +56,7 @@ std::vector<StripeShare> parse_stripes(const std::string& text) {
   return shares;
 }
 
-ConvertOptions convert_options(const Options& options) {
+ConvertOptions convert_options(const ConvertArguments& options) {
   ConvertOptions result;
   if (options.group && !options.bits) {
     throw UsageError("--group needs --experts-bits", "convert");
@@ -139,7 +139,7 @@ std::string report_text(const ConvertReport& report, const std::string& to) {
   return text + error_table(report);
 }
 
-int run(const Options& options, const std::vector<std::string>& arguments) {
+int run(const ConvertArguments& options, const std::vector<std::string>& arguments) {
   if (arguments.size() < 2)
     throw UsageError("give the checkpoint and the new directory", "convert");
   ConvertOptions convert_with = convert_options(options);
@@ -165,7 +165,7 @@ int run(const Options& options, const std::vector<std::string>& arguments) {
 }  // namespace
 
 void add_convert_command(CommandLine& line) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ConvertArguments>();
   Command& command =
       line.add("convert", "Make a container of a model: one aligned, checksummed read per expert.");
   command.arguments("MODEL DIRECTORY", 2);

@@ -12,14 +12,14 @@
 namespace moeflux::cli {
 namespace {
 
-struct Options {
+struct DoctorArguments {
   GeneralOptions general;
   std::optional<std::string> record;
   bool json = false;
   bool quick = false;
 };
 
-int run(const Options& options, const std::vector<std::string>& arguments) {
+int run(const DoctorArguments& options, const std::vector<std::string>& arguments) {
   DoctorOptions doctor;
   if (!arguments.empty()) doctor.path = arguments[0];
   doctor.quick = options.quick;
@@ -49,11 +49,11 @@ int run(const Options& options, const std::vector<std::string>& arguments) {
 }  // namespace
 
 void add_doctor_command(CommandLine& line) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<DoctorArguments>();
   Command& command =
       line.add("doctor", "Examine and measure this machine, and say what could be better.");
   command.arguments("[MODEL|DIRECTORY]", 1);
-  command.group("Options")
+  command.group("DoctorArguments")
       .flag("--quick", options->quick, "measure for two seconds instead of twelve")
       .option("--record", options->record, "SIZE",
               "size of a read when no model is given (default: 2M)");

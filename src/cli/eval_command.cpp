@@ -12,7 +12,7 @@
 namespace moeflux::cli {
 namespace {
 
-struct Options {
+struct EvalArguments {
   ModelOptions model;
   GeneralOptions general;
   std::optional<std::string> texts, answers;
@@ -26,7 +26,8 @@ double percent(std::int64_t part, std::int64_t whole) {
   return whole > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(whole) : 0.0;
 }
 
-void print_perplexity(const Options& options, const std::string& model, const Perplexity& result) {
+void print_perplexity(const EvalArguments& options, const std::string& model,
+                      const Perplexity& result) {
   if (options.json) {
     Json json = {
         {"model", model},
@@ -53,7 +54,7 @@ void print_perplexity(const Options& options, const std::string& model, const Pe
   write_stdout(text);
 }
 
-int run_texts(const Options& options, const std::string& model) {
+int run_texts(const EvalArguments& options, const std::string& model) {
   std::vector<std::string> texts = read_texts(*options.texts);
   if (options.limit > 0 && texts.size() > static_cast<std::size_t>(options.limit)) {
     texts.resize(static_cast<std::size_t>(options.limit));
@@ -88,7 +89,8 @@ struct AnswerCounts {
   DraftStats drafts;
 };
 
-void print_answers(const Options& options, const std::string& model, const AnswerCounts& counts) {
+void print_answers(const EvalArguments& options, const std::string& model,
+                   const AnswerCounts& counts) {
   const double tokens_per_second =
       counts.seconds > 0 ? static_cast<double>(counts.n_tokens) / counts.seconds : 0;
   if (options.json) {
@@ -120,7 +122,7 @@ void print_answers(const Options& options, const std::string& model, const Answe
   }
 }
 
-int run_answers(const Options& options, const std::string& model) {
+int run_answers(const EvalArguments& options, const std::string& model) {
   const std::vector<AnswerCase> cases = read_answers(*options.answers, options.limit);
   const auto engine = open_engine(model, options.model, options.general);
   Session session = engine->new_session();
@@ -161,7 +163,7 @@ int run_answers(const Options& options, const std::string& model) {
   return kSuccess;
 }
 
-int run(const Options& options, const std::vector<std::string>& arguments) {
+int run(const EvalArguments& options, const std::vector<std::string>& arguments) {
   if (options.texts.has_value() == options.answers.has_value()) {
     throw UsageError("give either --texts FILE or --answers FILE", "eval");
   }
@@ -176,7 +178,7 @@ int run(const Options& options, const std::vector<std::string>& arguments) {
 }  // namespace
 
 void add_eval_command(CommandLine& line) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<EvalArguments>();
   Command& command =
       line.add("eval", "Measure a model: perplexity of texts, or answers against recorded ones.");
   command.arguments("[MODEL] --texts FILE | --answers FILE", 1);

@@ -15,7 +15,7 @@
 namespace moeflux::cli {
 namespace {
 
-struct Options {
+struct InfoArguments {
   ModelOptions model;
   GeneralOptions general;
   bool json = false;
@@ -62,7 +62,7 @@ std::string program_text() {
   return text;
 }
 
-int run(const Options& options, const std::vector<std::string>& arguments) {
+int run(const InfoArguments& options, const std::vector<std::string>& arguments) {
   const bool about_program = arguments.empty() && !options.model.model;
   if (about_program) {
     write_stdout(options.json ? dump_json(program_json(), 2) + "\n" : program_text());
@@ -76,7 +76,7 @@ int run(const Options& options, const std::vector<std::string>& arguments) {
 }  // namespace
 
 void add_info_command(CommandLine& line) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<InfoArguments>();
   Command& command = line.add("info", "Describe the program and this machine, or a model.");
   command.arguments("[MODEL]", 1);
   command.group("Output").flag("--json", options->json, "print JSON");

@@ -13,7 +13,7 @@
 namespace moeflux::cli {
 namespace {
 
-struct Options {
+struct LsArguments {
   ModelOptions model;
   GeneralOptions general;
   bool json = false;
@@ -66,7 +66,7 @@ std::string to_text(const std::vector<CatalogEntry>& models) {
   return text;
 }
 
-int run(const Options& options, const std::vector<std::string>& arguments) {
+int run(const LsArguments& options, const std::vector<std::string>& arguments) {
   const std::string directory = arguments.empty() ? models_directory(options.model) : arguments[0];
   const std::vector<CatalogEntry> models = list_models(directory);
   if (options.json) {
@@ -82,7 +82,7 @@ int run(const Options& options, const std::vector<std::string>& arguments) {
 }  // namespace
 
 void add_ls_command(CommandLine& line) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<LsArguments>();
   Command& command = line.add("ls", "List the models of a directory.");
   command.arguments("[DIR]", 1);
   command.flag("--json", options->json, "print the list as JSON");

@@ -12,13 +12,13 @@
 #include "cli/plan_report.h"
 #include "engine/doctor.h"
 #include "engine/measure_kernels.h"
-#include "quant/panels.h"
 #include "io/make_reader.h"
+#include "quant/panels.h"
 
 namespace moeflux::cli {
 namespace {
 
-struct Options {
+struct PlanArguments {
   ModelOptions model;
   GeneralOptions general;
   std::optional<double> disk, memory;  // GB/s
@@ -88,7 +88,7 @@ PlannedBudget evaluate(const std::string& name, const ModelConfig& config, const
           forecast(config, report.sizes, options, report.speed)};
 }
 
-PlanReport make_report(const Options& options, const std::string& path) {
+PlanReport make_report(const PlanArguments& options, const std::string& path) {
   const std::shared_ptr<const ModelSource> source = open_source(path);
   const ModelDescription model = describe_model(*source);
   const ModelConfig& config = model.config;
@@ -126,7 +126,7 @@ PlanReport make_report(const Options& options, const std::string& path) {
   return report;
 }
 
-int run(const Options& options, const std::vector<std::string>& arguments) {
+int run(const PlanArguments& options, const std::vector<std::string>& arguments) {
   const PlanReport report = make_report(options, only_model(options.model, arguments));
   write_stdout(options.json ? dump_json(to_json(report), 2) + "\n"
                             : to_text(report, options.general.color_on_stdout()));
@@ -136,7 +136,7 @@ int run(const Options& options, const std::vector<std::string>& arguments) {
 }  // namespace
 
 void add_plan_command(CommandLine& line) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<PlanArguments>();
   Command& command =
       line.add("plan", "Show the memory a model needs and how fast it can be with it.");
   command.arguments("[MODEL]", 1);

@@ -12,7 +12,7 @@
 namespace moeflux::cli {
 namespace {
 
-struct Options {
+struct RmArguments {
   ModelOptions model;
   GeneralOptions general;
   bool yes = false, json = false;
@@ -35,7 +35,7 @@ bool agreed(const RemovalPlan& plan) {
   return answer == "y" || answer == "Y" || answer == "yes";
 }
 
-int run(const Options& options, const std::vector<std::string>& arguments) {
+int run(const RmArguments& options, const std::vector<std::string>& arguments) {
   if (arguments.empty()) throw UsageError("which model? moeflux ls lists them", "rm");
   const std::string directory = models_directory(options.model);
   const std::vector<CatalogEntry> models = list_models(directory);
@@ -60,7 +60,7 @@ int run(const Options& options, const std::vector<std::string>& arguments) {
 }  // namespace
 
 void add_rm_command(CommandLine& line) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<RmArguments>();
   Command& command = line.add("rm", "Remove a model from the directory of models.");
   command.arguments("NAME", 1);
   command.flag("-y,--yes", options->yes, "do not ask").command_line_only();

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMaxTextBytes = 4u << 20;
 
-struct Options {
+struct ShowArguments {
   ModelOptions model;
   GeneralOptions general;
   bool json = false, only_template = false, only_license = false;
@@ -96,7 +96,7 @@ std::string sampling_text(const SamplingParams& params) {
   return text;
 }
 
-int show_all(const Options& options, const std::string& model, const ModelSource& source) {
+int show_all(const ShowArguments& options, const std::string& model, const ModelSource& source) {
   const ModelSummary summary = summarize(model);
   const License license = find_license(model);
   const SamplingParams sampling =
@@ -114,7 +114,7 @@ int show_all(const Options& options, const std::string& model, const ModelSource
   return kSuccess;
 }
 
-int run(const Options& options, const std::vector<std::string>& arguments) {
+int run(const ShowArguments& options, const std::vector<std::string>& arguments) {
   const std::string model = only_model(options.model, arguments);
   const auto source = open_source(model);
   if (options.only_template) {
@@ -134,7 +134,7 @@ int run(const Options& options, const std::vector<std::string>& arguments) {
 }  // namespace
 
 void add_show_command(CommandLine& line) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ShowArguments>();
   Command& command = line.add("show", "Describe a model: size, memory, sampling, license.");
   command.arguments("[MODEL]", 1);
   command.group("Output")

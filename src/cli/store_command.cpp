@@ -14,7 +14,7 @@
 namespace moeflux::cli {
 namespace {
 
-struct Options {
+struct StoreArguments {
   std::optional<std::string> directory;
   bool json = false;
   GeneralOptions general;
@@ -62,14 +62,14 @@ std::string summary_text(const std::string& directory, const PrefixStoreSummary&
   return text;
 }
 
-int list(const Options& options, const std::string& directory) {
+int list(const StoreArguments& options, const std::string& directory) {
   const PrefixStoreSummary summary = summarize_prefix_store(directory);
   write_stdout(options.json ? dump_json(summary_json(directory, summary), 2) + "\n"
                             : summary_text(directory, summary));
   return kSuccess;
 }
 
-int clear(const Options& options, const std::string& directory) {
+int clear(const StoreArguments& options, const std::string& directory) {
   const std::uint64_t bytes = summarize_prefix_store(directory).bytes;
   const std::uint64_t n_files = clear_prefix_store(directory);
   write_stdout(
@@ -81,7 +81,7 @@ int clear(const Options& options, const std::string& directory) {
   return kSuccess;
 }
 
-int verify(const Options& options, const std::string& directory) {
+int verify(const StoreArguments& options, const std::string& directory) {
   const PrefixStoreCheck check = verify_prefix_store(directory);
   if (options.json) {
     write_stdout(dump_json({{"directory", directory},
@@ -98,7 +98,7 @@ int verify(const Options& options, const std::string& directory) {
   return check.damaged.empty() ? kSuccess : kFailure;
 }
 
-int run(const Options& options, const std::vector<std::string>& arguments) {
+int run(const StoreArguments& options, const std::vector<std::string>& arguments) {
   const std::string directory = options.directory.value_or(default_prefix_directory());
   if (directory.empty())
     fail(Errc::NotFound, "there is no home for a prefix store; name one: --prefix-store DIR");
@@ -112,10 +112,10 @@ int run(const Options& options, const std::vector<std::string>& arguments) {
 }  // namespace
 
 void add_store_command(CommandLine& line) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<StoreArguments>();
   Command& command = line.add("store", "See, check and empty the store of prompts already read.");
   command.arguments("[ls | clear | verify]", 1);
-  command.group("Options")
+  command.group("StoreArguments")
       .option("--prefix-store", options->directory, "DIR",
               "the store (default: moeflux/prefixes in the cache directory)")
       .flag("--json", options->json, "print the result as JSON");

@@ -14,7 +14,7 @@
 namespace moeflux::cli {
 namespace {
 
-struct Options {
+struct SynthArguments {
   GeneralOptions general;
   std::string like;
   std::string format = "container";
@@ -35,7 +35,7 @@ SynthFormat parse_format(const std::string& name) {
                    "synth");
 }
 
-SynthOptions synth_options(const Options& options) {
+SynthOptions synth_options(const SynthArguments& options) {
   SynthOptions result;
   result.format = parse_format(options.format);
   if (!(options.skew >= 0 && options.skew <= 4)) {
@@ -51,7 +51,7 @@ SynthOptions synth_options(const Options& options) {
   return result;
 }
 
-SynthShape wanted_shape(const Options& options) {
+SynthShape wanted_shape(const SynthArguments& options) {
   if (options.like.empty()) {
     throw UsageError(fmt::format("--like: give the model whose shape it is to have, one of {}",
                                  fmt::join(synth_shape_names(), ", ")),
@@ -72,7 +72,7 @@ double write_rate(const SynthReport& report) {
   return report.write_seconds > 0 ? written / report.write_seconds : 0;
 }
 
-Json report_json(const SynthReport& report, const Options& options, const std::string& to) {
+Json report_json(const SynthReport& report, const SynthArguments& options, const std::string& to) {
   return {{"directory", to},
           {"like", options.like},
           {"format", options.format},
@@ -88,7 +88,8 @@ Json report_json(const SynthReport& report, const Options& options, const std::s
           {"bytes_per_second", write_rate(report)}};
 }
 
-std::string report_text(const SynthReport& report, const Options& options, const std::string& to) {
+std::string report_text(const SynthReport& report, const SynthArguments& options,
+                        const std::string& to) {
   std::string text = fmt::format("model        {}\n", to);
   text +=
       fmt::format("shape        {}, skew {}, seed {}\n", options.like, options.skew, options.seed);
@@ -106,7 +107,7 @@ std::string report_text(const SynthReport& report, const Options& options, const
   return text;
 }
 
-int run(const Options& options, const std::vector<std::string>& arguments) {
+int run(const SynthArguments& options, const std::vector<std::string>& arguments) {
   if (arguments.empty()) throw UsageError("give the new directory", "synth");
   const SynthShape shape = wanted_shape(options);
   SynthOptions synth_with = synth_options(options);
@@ -132,7 +133,7 @@ int run(const Options& options, const std::vector<std::string>& arguments) {
 }  // namespace
 
 void add_synth_command(CommandLine& line) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<SynthArguments>();
   Command& command =
       line.add("synth", "Make a model of a released shape with random weights, for measurements.");
   command.arguments("DIRECTORY", 1);

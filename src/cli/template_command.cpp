@@ -13,7 +13,7 @@
 namespace moeflux::cli {
 namespace {
 
-struct Options {
+struct TemplateArguments {
   ModelOptions model;
   GeneralOptions general;
   ConversationOptions conversation;
@@ -21,8 +21,9 @@ struct Options {
   bool no_generation_prompt = false, json = false;
 };
 
-std::unique_ptr<ChatTemplate> find_template(const Options& options, const ModelSource& source,
-                                            const Tokenizer* tokenizer, bool with_tools) {
+std::unique_ptr<ChatTemplate> find_template(const TemplateArguments& options,
+                                            const ModelSource& source, const Tokenizer* tokenizer,
+                                            bool with_tools) {
   if (options.template_file) {
     const std::string text = read_text_file(*options.template_file);
     check_utf8(text, *options.template_file);
@@ -46,7 +47,7 @@ Json rendered_json(const MarkedText& rendered, const Tokenizer* tokenizer) {
   return json;
 }
 
-int run(Options options, const std::vector<std::string>& arguments) {
+int run(TemplateArguments options, const std::vector<std::string>& arguments) {
   const std::string model = only_model(options.model, arguments);
   if (!options.conversation.messages) options.conversation.messages = "-";
   if (options.conversation.messages == "-" && stdin_is_terminal()) {
@@ -68,7 +69,7 @@ int run(Options options, const std::vector<std::string>& arguments) {
 }  // namespace
 
 void add_template_command(CommandLine& line) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<TemplateArguments>();
   Command& command = line.add("template", "Render a chat with a model's template.");
   command.arguments("[MODEL]", 1);
   command.group("Chat");

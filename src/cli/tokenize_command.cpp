@@ -12,7 +12,7 @@
 namespace moeflux::cli {
 namespace {
 
-struct Options {
+struct TokenizeArguments {
   ModelOptions model;
   GeneralOptions general;
   std::optional<std::string> file;
@@ -78,7 +78,7 @@ Json tokens_json(const Tokenizer& tokenizer, const std::vector<TokenId>& ids) {
   return tokens;
 }
 
-void print_tokens(const Options& options, const Tokenizer& tokenizer,
+void print_tokens(const TokenizeArguments& options, const Tokenizer& tokenizer,
                   const std::vector<TokenId>& ids) {
   if (options.json) {
     Json json = {{"count", ids.size()}};
@@ -101,7 +101,7 @@ void print_tokens(const Options& options, const Tokenizer& tokenizer,
   if (!options.ids) options.general.detail(fmt::format("{} tokens", ids.size()));
 }
 
-int run(const Options& options, const std::vector<std::string>& arguments) {
+int run(const TokenizeArguments& options, const std::vector<std::string>& arguments) {
   if (options.decode && (options.special || options.ids)) {
     throw UsageError("--decode goes from ids to text; it takes no --ids or --special", "tokenize");
   }
@@ -128,7 +128,7 @@ int run(const Options& options, const std::vector<std::string>& arguments) {
 }  // namespace
 
 void add_tokenize_command(CommandLine& line) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<TokenizeArguments>();
   Command& command = line.add("tokenize", "Show the tokens of a text, or the text of tokens.");
   command.arguments("[MODEL] [TEXT...]", SIZE_MAX);
   command.group("Text")

@@ -10,7 +10,7 @@
 namespace moeflux::cli {
 namespace {
 
-struct Options {
+struct VerifyArguments {
   ModelOptions model;
   GeneralOptions general;
   std::optional<std::string> golden;
@@ -39,7 +39,7 @@ std::string check_line(const VerifyCheck& check, bool color) {
       check.passed ? styled("ok", Style::Green, color) : styled("FAIL", Style::Red, color));
 }
 
-int run(const Options& options, const std::vector<std::string>& arguments) {
+int run(const VerifyArguments& options, const std::vector<std::string>& arguments) {
   if (!options.golden) throw UsageError("--golden FILE is missing", "verify");
   if (!(options.tolerance >= 0)) throw UsageError("--tol must be 0 or more", "verify");
   if (options.chunk < 0) throw UsageError("--chunk must be 0 (as many as fit) or more", "verify");
@@ -87,7 +87,7 @@ int run(const Options& options, const std::vector<std::string>& arguments) {
 }  // namespace
 
 void add_verify_command(CommandLine& line) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<VerifyArguments>();
   Command& command =
       line.add("verify", "Compare a model, layer by layer, with golden values of a reference.");
   command.arguments("[MODEL] --golden FILE", 1);

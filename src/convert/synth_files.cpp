@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kChunkBytes = 4u << 20;
+constexpr std::uint64_t kWriteBytes = 4u << 20;
 // Written before the disk is waited for.
 constexpr std::uint64_t kSyncBytes = 512u << 20;
 // All threads together hold this much.
@@ -30,7 +30,7 @@ struct Chunk {
 std::vector<Chunk> chunks_of(const SynthFile& file) {
   std::vector<Chunk> chunks;
   for (const SynthRegion& region : file.regions) {
-    const std::uint64_t step = std::max<std::uint64_t>(1, kChunkBytes / region.unit) * region.unit;
+    const std::uint64_t step = std::max<std::uint64_t>(1, kWriteBytes / region.unit) * region.unit;
     for (std::uint64_t at = 0; at < region.bytes; at += step) {
       chunks.push_back({&region, at, std::min(step, region.bytes - at)});
     }

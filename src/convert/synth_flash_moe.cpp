@@ -120,7 +120,7 @@ Json layout_json(const SynthPlan& plan, const PackedBlob& blob) {
           {"components", std::move(components)}};
 }
 
-bool is_our_file(std::string_view name) {
+bool is_flash_moe_file(std::string_view name) {
   return name == kWeights || name == kManifest || name == "config.json" ||
          name.starts_with(kExperts);
 }
@@ -152,7 +152,7 @@ SynthReport write_synth_flash_moe(const SynthJob& job) {
     files.push_back(layer_file(bank, banks.emplace_back(expert_planes(bank, seed)), blob));
   }
 
-  SynthFileWriter writer(job, files, is_our_file);
+  SynthFileWriter writer(job, files, is_flash_moe_file);
   writer.write(files);
   for (const TextFile& file : job.text) writer.write_text(file.name, file.content);
   writer.write_text(std::string(kExperts) + "layout.json", dump_json(layout_json(plan, blob), 1));

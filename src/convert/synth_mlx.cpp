@@ -111,7 +111,7 @@ class Sharder {
   std::vector<std::pair<std::string, std::size_t>> names_;
 };
 
-bool is_our_file(std::string_view name) {
+bool is_mlx_file(std::string_view name) {
   return parse_shard_number(name).has_value() || name == "model.safetensors.index.json" ||
          name == "config.json";
 }
@@ -135,7 +135,7 @@ SynthReport write_synth_mlx(const SynthJob& job) {
   }
   const std::vector<SynthFile> files = sharder.finish();
 
-  SynthFileWriter writer(job, files, is_our_file);
+  SynthFileWriter writer(job, files, is_mlx_file);
   writer.write(files);
   for (const TextFile& file : job.text) writer.write_text(file.name, file.content);
   writer.write_text("model.safetensors.index.json", sharder.index());

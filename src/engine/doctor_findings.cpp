@@ -12,7 +12,7 @@
 namespace moeflux {
 namespace {
 
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+constexpr std::uint64_t kEnoughLockedMemory = std::uint64_t{64} << 20;
 constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
 
 using Findings = std::vector<Finding>;
@@ -205,7 +205,7 @@ void check_limits(const DoctorReport& r, Findings& out) {
                                limits.open_files, n_files),
                    "raise the limit (ulimit -n)"});
   }
-  if (r.uring == UringStatus::Used && limits.locked_memory < 64 * kMiB) {
+  if (r.uring == UringStatus::Used && limits.locked_memory < kEnoughLockedMemory) {
     out.push_back({Severity::Note, "locked_memory",
                    fmt::format("only {} may be locked: the expert cache cannot be registered with "
                                "io_uring, which costs some processor time",

@@ -22,7 +22,6 @@ namespace moeflux {
 namespace {
 
 constexpr std::uint64_t kFreeShare = 10;  // a tenth
-constexpr std::int64_t kSecondsPerDay = 86400;
 
 // Part of every root key, so that files of another version are never looked at.
 constexpr int kFormat = 1;

@@ -16,8 +16,6 @@
 namespace moeflux {
 namespace {
 
-constexpr std::int64_t kSecondsPerDay = 86400;
-
 bool remove_file(const std::string& path) {
   if (::unlink(path.c_str()) == 0) return true;
   if (errno == ENOENT) return false;  // another process was faster

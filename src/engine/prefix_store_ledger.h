@@ -25,6 +25,7 @@ class PrefixStoreLock {
 
 // DIRECTORY/written: the day (since 1970, UTC) and the bytes written on it. A file that makes no
 // sense counts as nothing written.
+inline constexpr std::int64_t kSecondsPerDay = 86400;
 std::uint64_t bytes_written_on(const std::string& directory, std::int64_t day);
 // Under the lock. Throws Error(Io).
 void set_bytes_written(const std::string& directory, std::int64_t day, std::uint64_t bytes);

@@ -31,7 +31,7 @@ constexpr std::array kAgeBounds{1,  2,  3,  4,  5,   6,   8,   12,  16,  24,
 constexpr int kAges = static_cast<int>(kAgeBounds.size()) + 1, kRates = 12;
 constexpr int kOldest = kAgeBounds.back();  // ages from here on are alike
 constexpr float kRateHalfLife = 32;         // tokens
-constexpr float kMemory = 3000;             // observations a worth rests on
+constexpr float kMostObservations = 3000;   // observations a worth rests on
 // Among experts of equal worth the older one goes, by a margin that decides nothing else.
 constexpr double kOlder = 1e-6;
 
@@ -64,7 +64,7 @@ class Worth {
     for (std::size_t i = 0; i < table_.size(); ++i) {
       Entry& entry = table_[i];
       if (entry.count == 0) continue;
-      entry.n = std::min(entry.n + entry.count, kMemory);
+      entry.n = std::min(entry.n + entry.count, kMostObservations);
       const float step = std::min(1.0F, entry.count / entry.n);
       entry.worth += (entry.sum / entry.count - entry.worth) * step;
       entry.sum = entry.count = 0;

@@ -16,9 +16,9 @@
 namespace moeflux {
 namespace {
 
-constexpr std::string_view kMagic = "MFXUSAGE";
-constexpr std::uint32_t kVersion = 1;
-constexpr std::uint64_t kMaxFileBytes = 64u << 20;
+constexpr std::string_view kProfileMagic = "MFXUSAGE";
+constexpr std::uint32_t kProfileVersion = 1;
+constexpr std::uint64_t kMaxProfileBytes = 64u << 20;
 constexpr double kLargestWeight = 1e100;
 
 void append_u32(std::string& out, std::uint32_t value) {
@@ -122,8 +122,8 @@ void UsageProfile::teach(EvictionPolicy& policy) const {
 }
 
 std::string UsageProfile::encode() const {
-  std::string out(kMagic);
-  append_u32(out, kVersion);
+  std::string out(kProfileMagic);
+  append_u32(out, kProfileVersion);
   append_u32(out, static_cast<std::uint32_t>(fingerprint_.size()));
   out += fingerprint_;
   append_u32(out, static_cast<std::uint32_t>(layers_.size()));
@@ -142,15 +142,17 @@ std::string UsageProfile::encode() const {
 }
 
 void UsageProfile::decode(std::string_view bytes) {
-  if (bytes.size() < kMagic.size() + 12 || bytes.substr(0, kMagic.size()) != kMagic) {
+  if (bytes.size() < kProfileMagic.size() + 12 ||
+      bytes.substr(0, kProfileMagic.size()) != kProfileMagic) {
     fail(Errc::BadInput, "it is no usage profile");
   }
   Reader tail(bytes.substr(bytes.size() - 8));
   const std::uint64_t low = tail.u32(), high = tail.u32();
   bytes.remove_suffix(8);
-  Reader reader(bytes.substr(kMagic.size()));
+  Reader reader(bytes.substr(kProfileMagic.size()));
   const std::uint32_t version = reader.u32();
-  if (version != kVersion) fail(Errc::Unsupported, "it has version {}, not {}", version, kVersion);
+  if (version != kProfileVersion)
+    fail(Errc::Unsupported, "it has version {}, not {}", version, kProfileVersion);
   if (checksum(bytes) != (low | high << 32)) fail(Errc::BadInput, "its checksum is wrong");
   if (reader.take(reader.u32()) != fingerprint_) fail(Errc::BadInput, "it is of another model");
   if (reader.u32() != layers_.size()) fail(Errc::BadInput, "it has other layers");
@@ -171,7 +173,7 @@ UsageProfile::Loaded UsageProfile::load(const std::string& path, std::string fin
   UsageProfile profile(fingerprint, n_experts);
   if (!file_exists(path)) return {std::move(profile), ""};
   try {
-    profile.decode(read_text_file(path, kMaxFileBytes));
+    profile.decode(read_text_file(path, kMaxProfileBytes));
     return {std::move(profile), ""};
   } catch (const Error& error) {
     return {UsageProfile(std::move(fingerprint), n_experts),

@@ -10,7 +10,7 @@
 namespace moeflux {
 namespace {
 
-constexpr float kNever = -std::numeric_limits<float>::infinity();
+constexpr float kForbidden = -std::numeric_limits<float>::infinity();
 
 std::size_t valid_count(const SamplerInput& input) {
   return std::min(input.n_valid, input.logits.size());
@@ -105,7 +105,7 @@ std::span<const float> Sampler::adjust(const SamplerInput& input, const Sampling
   if (!input.allowed.empty()) {
     MOEFLUX_ASSERT(input.allowed.size() >= adjusted_.size());
     for (std::size_t i = 0; i < adjusted_.size(); ++i) {
-      adjusted_[i] = input.allowed[i] != 0 ? adjusted_[i] : kNever;
+      adjusted_[i] = input.allowed[i] != 0 ? adjusted_[i] : kForbidden;
     }
   }
   return adjusted_;

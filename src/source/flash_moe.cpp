@@ -11,12 +11,12 @@
 namespace moeflux {
 namespace {
 
-constexpr std::uint64_t kMaxManifestBytes = 100'000'000;
+constexpr std::uint64_t kMaxFlashMoeManifest = 100'000'000;
 constexpr std::string_view kManifestName = "/model_weights.json";
 constexpr std::string_view kWeightsName = "/model_weights.bin";
 
 // Bounds on what a config may claim, so that sizes computed from them cannot overflow.
-constexpr std::int64_t kMaxExperts = 1 << 16;
+constexpr std::int64_t kMaxFlashMoeExperts = 1 << 16;
 constexpr std::int64_t kMaxWidth = 1 << 24;
 constexpr std::int64_t kMaxLayers = 10'000;
 
@@ -179,7 +179,7 @@ std::int64_t expert_group(const ModelSource& source, const Json& manifest_config
 
 ExpertSizes expert_sizes(const ModelSource& source, const JsonFields& config, std::int64_t group) {
   const char* count_key = config.has("n_routed_experts") ? "n_routed_experts" : "num_experts";
-  const ExpertSizes sizes{.n_experts = static_cast<int>(config.integer(count_key, 1, kMaxExperts)),
+  const ExpertSizes sizes{.n_experts = static_cast<int>(config.integer(count_key, 1, kMaxFlashMoeExperts)),
                           .d_model = config.integer("hidden_size", 1, kMaxWidth),
                           .d_ff = config.integer("moe_intermediate_size", 1, kMaxWidth),
                           .group = group};
@@ -229,7 +229,7 @@ void need_file(const std::string& path) {
 
 std::shared_ptr<const ModelSource> open_files(const FlashMoeFiles& files) {
   const FlashMoeManifest manifest =
-      parse_flash_moe_manifest(read_text_file(files.manifest, kMaxManifestBytes), files.manifest);
+      parse_flash_moe_manifest(read_text_file(files.manifest, kMaxFlashMoeManifest), files.manifest);
   auto source = std::make_shared<ModelSource>(files.path, ModelSource::Layout::FlashMoe);
   load_config(*source, files, manifest.config);
   add_resident_tensors(*source, files, manifest.tensors);

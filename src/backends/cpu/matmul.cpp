@@ -13,14 +13,14 @@ namespace moeflux::cpu {
 namespace {
 
 constexpr std::int64_t kTransposedRows = 32;  // decoded at once, where all outputs take each
-constexpr std::int64_t kPanelRows = 12;  // decoded at once: a multiple of what any kernel takes
+constexpr std::int64_t kDecodedRows = 12;  // decoded at once: a multiple of what any kernel takes
 
 // Weight rows per task: enough work to be worth a hand-over, enough tasks to share.
 std::int64_t rows_per_task(std::int64_t rows, std::int64_t cols, int n_threads) {
   const std::int64_t by_work =
       std::max<std::int64_t>(1, (1 << 14) / std::max<std::int64_t>(1, cols));
   const std::int64_t by_share = std::max<std::int64_t>(1, rows / (8 * n_threads));
-  return (std::max(by_work, by_share) + kPanelRows - 1) / kPanelRows * kPanelRows;
+  return (std::max(by_work, by_share) + kDecodedRows - 1) / kDecodedRows * kDecodedRows;
 }
 
 // Up to so many activations repay no decoding into memory first.
@@ -34,7 +34,7 @@ constexpr std::int64_t kLineFloats = 16;
 std::int64_t panel_stride(std::int64_t cols) {
   return ((cols + kLineFloats - 1) / kLineFloats | 1) * kLineFloats;
 }
-std::int64_t panel_floats(std::int64_t cols, std::int64_t rows = kPanelRows) {
+std::int64_t panel_floats(std::int64_t cols, std::int64_t rows = kDecodedRows) {
   return panel_stride(cols) * rows + kLineFloats;  // the last is for the start
 }
 float* panel_start(float* memory) {
@@ -130,8 +130,8 @@ void CpuBackend::exact_rows(const WeightView& w, std::int64_t begin, std::int64_
   const std::int64_t row_bytes = data_row_bytes(w.format, w.cols);
   float* panel = panel_start(memory);
   for (std::int64_t i = 0; i < n; i += at_once) {
-    for (std::int64_t r = begin; r < end; r += kPanelRows) {
-      const std::int64_t n_rows = std::min(kPanelRows, end - r);
+    for (std::int64_t r = begin; r < end; r += kDecodedRows) {
+      const std::int64_t n_rows = std::min(kDecodedRows, end - r);
       for (std::int64_t k = 0; k < n_rows; ++k) kernels_.decode_row(w, r + k, panel + k * stride);
       kernels_.row_dots({.a = panel,
                          .a_stride = stride,
@@ -143,7 +143,7 @@ void CpuBackend::exact_rows(const WeightView& w, std::int64_t begin, std::int64_
                          .y = y + i * y_stride + r - begin,
                          .y_stride = y_stride,
                          .next = w.data + (r + n_rows) * row_bytes,
-                         .next_bytes = std::min(kPanelRows, end - r - n_rows) * row_bytes});
+                         .next_bytes = std::min(kDecodedRows, end - r - n_rows) * row_bytes});
     }
   }
 }

@@ -11,7 +11,7 @@
 namespace moeflux {
 namespace {
 
-constexpr int kMaxDepth = 100;
+constexpr int kMaxSchemaDepth = 100;
 constexpr int kMaxReferences = 20;  // one to the next
 constexpr std::uint32_t kMaxCount = 20'000;
 
@@ -32,8 +32,8 @@ ExprId SchemaCompiler::run() {
 }
 
 ExprId SchemaCompiler::visit(const Json& schema, const SchemaPlace& place) {
-  if (depth_ > kMaxDepth) {
-    fail(Errc::LimitExceeded, "{}: nested deeper than {}", place.text(), kMaxDepth);
+  if (depth_ > kMaxSchemaDepth) {
+    fail(Errc::LimitExceeded, "{}: nested deeper than {}", place.text(), kMaxSchemaDepth);
   }
   const auto [at, is_new] = rules_.try_emplace(dump_json(schema), 0);
   if (!is_new) return grammar_.rule(at->second);

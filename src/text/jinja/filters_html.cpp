@@ -130,7 +130,7 @@ Value xmlattr_filter(Runtime& runtime, const Value& input, const Arguments& argu
   return out.value();
 }
 
-constexpr std::array<FilterEntry, 7> kFilters = {{
+constexpr std::array<FilterEntry, 7> kHtmlFilters = {{
     {"safe", safe_filter},
     {"e", escape_filter},
     {"escape", escape_filter},
@@ -143,7 +143,7 @@ constexpr std::array<FilterEntry, 7> kFilters = {{
 }  // namespace
 
 std::span<const FilterEntry> html_filters() {
-  return kFilters;
+  return kHtmlFilters;
 }
 
 }  // namespace moeflux::jinja

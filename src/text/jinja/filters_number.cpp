@@ -259,7 +259,7 @@ Value random_filter(Runtime&, const Value&, const Arguments&) {
   fail(Errc::Unsupported, "the filter 'random' is not supported: prompts have to be repeatable");
 }
 
-constexpr std::array<FilterEntry, 10> kFilters = {{
+constexpr std::array<FilterEntry, 10> kNumberFilters = {{
     {"tojson", tojson_filter},
     {"from_json", from_json_filter},
     {"fromjson", from_json_filter},
@@ -275,7 +275,7 @@ constexpr std::array<FilterEntry, 10> kFilters = {{
 }  // namespace
 
 std::span<const FilterEntry> number_filters() {
-  return kFilters;
+  return kNumberFilters;
 }
 
 }  // namespace moeflux::jinja

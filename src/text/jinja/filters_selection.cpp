@@ -164,7 +164,7 @@ Value groupby_filter(Runtime& runtime, const Value& input, const Arguments& argu
   return runtime.list(std::move(groups));
 }
 
-constexpr std::array<FilterEntry, 11> kFilters = {{
+constexpr std::array<FilterEntry, 11> kSelectionFilters = {{
     {"map", map_filter},
     {"select", select_filter<true, false>},
     {"reject", select_filter<false, false>},
@@ -181,7 +181,7 @@ constexpr std::array<FilterEntry, 11> kFilters = {{
 }  // namespace
 
 std::span<const FilterEntry> selection_filters() {
-  return kFilters;
+  return kSelectionFilters;
 }
 
 }  // namespace moeflux::jinja

@@ -163,7 +163,7 @@ Value dictsort_filter(Runtime& runtime, const Value& input, const Arguments& arg
   return runtime.list(sorted(runtime, pairs, keys, bound.flag(2, false)));
 }
 
-constexpr std::array<FilterEntry, 14> kFilters = {{
+constexpr std::array<FilterEntry, 14> kSequenceFilters = {{
     {"length", length_filter},
     {"count", length_filter},
     {"default", default_filter},
@@ -183,7 +183,7 @@ constexpr std::array<FilterEntry, 14> kFilters = {{
 }  // namespace
 
 std::span<const FilterEntry> sequence_filters() {
-  return kFilters;
+  return kSequenceFilters;
 }
 
 }  // namespace moeflux::jinja

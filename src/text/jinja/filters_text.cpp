@@ -188,7 +188,7 @@ Value format_filter(Runtime& runtime, const Value& input, const Arguments& argum
   return percent_format(runtime, format, Value::object(Kind::Dict, named));
 }
 
-constexpr std::array<FilterEntry, 13> kFilters = {{
+constexpr std::array<FilterEntry, 13> kTextFilters = {{
     {"trim", trim_filter},
     {"string", string_filter},
     {"upper", case_filter<Case::Upper>},
@@ -207,7 +207,7 @@ constexpr std::array<FilterEntry, 13> kFilters = {{
 }  // namespace
 
 std::span<const FilterEntry> text_filters() {
-  return kFilters;
+  return kTextFilters;
 }
 
 }  // namespace moeflux::jinja

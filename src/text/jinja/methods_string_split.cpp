@@ -169,7 +169,7 @@ Value join_method(Runtime& runtime, const Value& self, const Arguments& argument
   return out.value(self.is_safe());
 }
 
-constexpr std::array<MethodEntry, 6> kMethods = {{
+constexpr std::array<MethodEntry, 6> kSplitMethods = {{
     {"split", split_method<false>},
     {"rsplit", split_method<true>},
     {"splitlines", splitlines_method},
@@ -181,7 +181,7 @@ constexpr std::array<MethodEntry, 6> kMethods = {{
 }  // namespace
 
 std::span<const MethodEntry> string_split_methods() {
-  return kMethods;
+  return kSplitMethods;
 }
 
 }  // namespace moeflux::jinja

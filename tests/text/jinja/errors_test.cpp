@@ -10,7 +10,7 @@ struct ErrorCase {
   const char* message;
 };
 
-constexpr ErrorCase kCases[] = {
+constexpr ErrorCase kErrorCases[] = {
     {"{{ raise_exception('custom error') }}", "custom error"},
     {"{{ xx.y }}", "'xx' is undefined"},
     {"{{ xx + 1 }}", "'xx' is undefined"},
@@ -64,7 +64,7 @@ constexpr ErrorCase kCases[] = {
 };
 
 TEST(Errors, NameTheCause) {
-  for (const ErrorCase& example : kCases) {
+  for (const ErrorCase& example : kErrorCases) {
     try {
       const std::string text = render_sample(example.source);
       ADD_FAILURE() << example.source << " rendered as: " << text;

@@ -5,7 +5,7 @@
 namespace moeflux::jinja {
 namespace {
 
-constexpr RenderCase kCases[] = {
+constexpr RenderCase kExpressionCases[] = {
     {"{{ name }}", "World"},
     {"{{ \"a\" 'b' \"c\" }}", "abc"},
     {"{{ 'tab\\there\\nnl \\\\ \\' \\x41 \\u00e9 \\101 \\q' }}",
@@ -116,7 +116,7 @@ constexpr RenderCase kCases[] = {
 };
 
 TEST(Expressions, RenderAsJinja2Does) {
-  for (const RenderCase& example : kCases) {
+  for (const RenderCase& example : kExpressionCases) {
     EXPECT_EQ(render_sample(example.source), example.rendered) << example.source;
   }
 }

@@ -5,7 +5,7 @@
 namespace moeflux::jinja {
 namespace {
 
-constexpr RenderCase kCases[] = {
+constexpr RenderCase kFilterCases[] = {
     {"{{ undefined_thing }}|{{ undefined_thing is defined }}|{{ undefined_thing | default('dflt') "
      "}}|{{ undefined_thing or 'alt' }}",
      "|False|dflt|alt"},
@@ -183,7 +183,7 @@ constexpr RenderCase kCases[] = {
 };
 
 TEST(Filters, RenderAsJinja2Does) {
-  for (const RenderCase& example : kCases) {
+  for (const RenderCase& example : kFilterCases) {
     EXPECT_EQ(render_sample(example.source), example.rendered) << example.source;
   }
 }

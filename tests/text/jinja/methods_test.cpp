@@ -5,7 +5,7 @@
 namespace moeflux::jinja {
 namespace {
 
-constexpr RenderCase kCases[] = {
+constexpr RenderCase kMethodCases[] = {
     {"{{ nums is sequence }} {{ d is sequence }} {{ name is sequence }} {{ n is sequence }} {{ xx "
      "is sequence }} {{ d.items() is sequence }} {{ range(3) is sequence }}",
      "True True True False True False True"},
@@ -29,7 +29,7 @@ constexpr RenderCase kCases[] = {
 };
 
 TEST(Methods, RenderAsJinja2Does) {
-  for (const RenderCase& example : kCases) {
+  for (const RenderCase& example : kMethodCases) {
     EXPECT_EQ(render_sample(example.source), example.rendered) << example.source;
   }
 }

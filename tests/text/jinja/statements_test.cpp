@@ -5,7 +5,7 @@
 namespace moeflux::jinja {
 namespace {
 
-constexpr RenderCase kCases[] = {
+constexpr RenderCase kStatementCases[] = {
     {"{% for g in people | groupby('age') %}{{ g.grouper }}:{{ g.list | map(attribute='name') | "
      "join(',') }};{{ g[0] }};{% endfor %}",
      "25:Bob,Carl;25;30:alice;30;"},
@@ -163,7 +163,7 @@ constexpr RenderCase kCases[] = {
 };
 
 TEST(Statements, RenderAsJinja2Does) {
-  for (const RenderCase& example : kCases) {
+  for (const RenderCase& example : kStatementCases) {
     EXPECT_EQ(render_sample(example.source), example.rendered) << example.source;
   }
 }

@@ -5,7 +5,7 @@
 namespace moeflux::jinja {
 namespace {
 
-constexpr RenderCase kCases[] = {
+constexpr RenderCase kWhitespaceCases[] = {
     {"  {% if yes %}\n    indented {{ name }}\n  {% endif %}\n  after",
      "    indented World\n  after"},
     {"a\n  {%+ if yes %}plus{% endif +%}\nx\n", "a\n  plus\nx"},
@@ -42,7 +42,7 @@ constexpr RenderCase kCases[] = {
 };
 
 TEST(Whitespace, RenderAsJinja2Does) {
-  for (const RenderCase& example : kCases) {
+  for (const RenderCase& example : kWhitespaceCases) {
     EXPECT_EQ(render_sample(example.source), example.rendered) << example.source;
   }
 }
