@@ -70,7 +70,8 @@ def report(arguments, resident, limited, fios):
               f"({median(rows, 'bytes_missed_per_token') / 1e6:.0f} MB missed at "
               f"{median(rows, 'disk_bytes_per_second') / 1e9:.2f} GB/s), hit rate "
               f"{100 * median(rows, 'hit_rate'):.1f} %, waited "
-              f"{1e3 * median(rows, 'wait_seconds_per_token'):.1f} ms; "
+              f"{1e3 * median(rows, 'wait_seconds_per_token'):.1f} ms, drive busy "
+              f"{1e3 * median(rows, 'drive_busy_seconds_per_token'):.1f} ms; "
               f"{statistics.median(ratios):.2f} x max(disk, resident)"
               + (f", {statistics.median(fio_ratios):.2f} x with fio's speed" if fio_ratios else "") +
               f"; peak "

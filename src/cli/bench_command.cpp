@@ -94,6 +94,7 @@ Json to_json(const Row& row) {
                {"bytes_read_per_token", row.bounds.bytes_read},
                {"bytes_per_record", row.record_bytes},
                {"wait_seconds_per_token", row.bounds.wait_seconds},
+               {"drive_busy_seconds_per_token", row.bounds.drive_busy_seconds},
                {"compute_seconds_per_token", row.bounds.compute_seconds},
                {"lookahead", row.lookahead}};
   Json shares = Json::object();

@@ -55,6 +55,7 @@ Activity activity_of(const Engine& engine) {
   activity.bytes_read = stats.bytes_read;
   activity.guessed = stats.guessed;
   activity.guesses_used = stats.guesses_used;
+  activity.drive_busy_ns = stats.busy_ns;
   return activity;
 }
 
@@ -68,6 +69,7 @@ Activity operator-(Activity after, const Activity& before) {
   after.bytes_read -= before.bytes_read;
   after.guessed -= before.guessed;
   after.guesses_used -= before.guesses_used;
+  after.drive_busy_ns -= before.drive_busy_ns;
   return after;
 }
 

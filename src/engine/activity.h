@@ -31,6 +31,7 @@ struct Activity {
   std::uint64_t bytes_read = 0;  // for misses, guesses and warming
   std::uint64_t guessed = 0;
   std::uint64_t guesses_used = 0;
+  std::uint64_t drive_busy_ns = 0;
 
   LayerActivity total() const;
 };

@@ -195,6 +195,8 @@ BenchBounds bounds_of(const Engine& engine, const BenchTest& test) {
   });
   bounds.wait_seconds = per_token(
       [](const BenchRun& run) { return static_cast<double>(run.activity.total().wait_ns) * 1e-9; });
+  bounds.drive_busy_seconds = per_token(
+      [](const BenchRun& run) { return static_cast<double>(run.activity.drive_busy_ns) * 1e-9; });
   bounds.compute_seconds = per_token([](const BenchRun& run) {
     return static_cast<double>(run.activity.total().compute_ns) * 1e-9;
   });

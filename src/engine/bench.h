@@ -59,6 +59,7 @@ struct BenchBounds {
   double bytes_read = 0;      // wrong guesses included
   double hit_rate = 0;        // without what was guessed
   double wait_seconds = 0;
+  double drive_busy_seconds = 0;  // as the engine saw it
   double compute_seconds = 0;
 };
 BenchBounds bounds_of(const Engine& engine, const BenchTest& test);

@@ -27,6 +27,12 @@ void one_after_another(std::int64_t n, const std::function<void(std::int64_t)>& 
   for (std::int64_t i = 0; i < n; ++i) body(i);
 }
 
+std::uint64_t nanoseconds_since(std::chrono::steady_clock::time_point start) {
+  const auto elapsed = std::chrono::steady_clock::now() - start;
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(elapsed).count());
+}
+
 // A read is known by its slot and its place among the reads of the expert.
 constexpr std::uint64_t tag_of(int slot, std::size_t read) {
   return (static_cast<std::uint64_t>(slot) << 16) | static_cast<std::uint64_t>(read);
@@ -96,7 +102,7 @@ void ExpertStreamer::start(int slot) {
                     .tag = tag_of(slot, i)});
     stats_.bytes_read += reads[i].bytes;
   }
-  ++n_moving_;
+  if (n_moving_++ == 0) busy_since_ = std::chrono::steady_clock::now();
   reader_->submit(ops_);
 }
 
@@ -163,9 +169,9 @@ void ExpertStreamer::collect(bool block) {
       moved.failed = store_.reads(cache_.key(slot))[read_of(result.tag)];
     }
     if (--moved.n_left > 0) continue;
-    --n_moving_;
+    if (--n_moving_ == 0) stats_.busy_ns += nanoseconds_since(busy_since_);
     finished_.push_back(slot);
-    if (moved.start && moved.error == 0) note_time(moved);
+    if (moved.start && moved.error == 0) stats_.read_time.add(nanoseconds_since(*moved.start));
   }
 }
 
@@ -187,12 +193,6 @@ void ExpertStreamer::reap(bool block) {
     }
   }
   checked_.clear();
-}
-
-void ExpertStreamer::note_time(const Transfer& moved) {
-  const auto elapsed = std::chrono::steady_clock::now() - *moved.start;
-  stats_.read_time.add(static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(elapsed).count()));
 }
 
 // All reads of a slot are in: is its expert what it should be? Called by several threads, for a

@@ -169,7 +169,6 @@ class ExpertStreamer {
   void collect(bool block);                    // notes which reads have finished
   void reap(bool block);                       // and takes in what they brought
   void check(int slot);
-  void note_time(const Transfer& moved);
   Transfer& transfer(int slot) { return transfers_[static_cast<std::size_t>(slot)]; }
 
   ExpertStore store_;
@@ -180,7 +179,8 @@ class ExpertStreamer {
   std::vector<Transfer> transfers_;  // [n_slots]
   std::size_t window_;               // experts that may be moving at once
   std::size_t n_moving_ = 0;         // those whose reads have been started and not all reported
-  std::deque<int> demanded_;         // slots a request has claimed, their reads not started
+  std::chrono::steady_clock::time_point busy_since_;  // while any are moving
+  std::deque<int> demanded_;  // slots a request has claimed, their reads not started
   std::deque<ExpertKey> guesses_, to_warm_;
   std::vector<int> finished_;  // slots whose last read has been reported
   std::vector<int> checked_;   // those being checked, while more may finish

@@ -61,6 +61,7 @@ struct StreamerStats {
   std::uint64_t guesses_used = 0;  // of these, asked for before they were given up
   std::uint64_t warmed = 0;
   std::uint64_t check_ns = 0;  // verifying checksums
+  std::uint64_t busy_ns = 0;   // some read was on its way, until it was noticed to have ended
   // Of experts that had to be read for a request, from asking the drive to having them. While the
   // caller computes, bytes may lie there for a while before it looks.
   TimeHistogram read_time;

@@ -98,6 +98,17 @@ TEST_F(Streamer, CountsTheBytesItRead) {
   EXPECT_EQ(s->stats().read_time.count(), 2u);
 }
 
+TEST_F(Streamer, KnowsHowLongTheDriveWasBusy) {
+  const auto s = streamer(3);
+  take(*s, 0, {1, 3});
+  const std::uint64_t once = s->stats().busy_ns;
+  // Two reads at once, or one after the other: less than the sum of both, and something.
+  EXPECT_GT(once, 0u);
+  EXPECT_LE(once, s->stats().read_time.sum_ns);
+  take(*s, 0, {1, 3});  // both are there
+  EXPECT_EQ(s->stats().busy_ns, once);
+}
+
 // What came from the files: the expert's planes, and gaps too small to be worth a second read.
 TEST(StreamerOfMixedFormats, CountsTheBytesItRead) {
   const auto source = open_source(test::fixture_path("mlx-qwen-mixed"));
