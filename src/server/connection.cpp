@@ -74,6 +74,12 @@ HttpError busy_error() {
       .with_header("Retry-After", "5");
 }
 
+// Whoever answers may do so until long after the connection, and what moves its bytes, are gone.
+struct AbandonAtEnd {
+  LiveExchange& exchange;
+  ~AbandonAtEnd() { exchange.abandon(); }
+};
+
 }  // namespace
 
 Connection::Connection(Socket socket, ConnectionContext& context)
@@ -296,6 +302,7 @@ asio::awaitable<bool> Connection::answer(Parser& parser) {
     });
   };
   const auto exchange = std::make_shared<LiveExchange>(form, wake);
+  const AbandonAtEnd abandon_at_end{*exchange};
   HttpRequest request = to_request(parser.get());
   request.body = std::move(parser.get().body());
   request.is_local = context_.is_local;

@@ -39,33 +39,29 @@ void LiveExchange::append_chunk(std::string_view bytes) {
 }
 
 void LiveExchange::respond(HttpResponse response) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (state_ != State::Waiting) return;
-    state_ = State::Done;
-    on_gone_ = nullptr;
-    const std::string length = response.status == 204
-                                   ? "Content-Length: 0\r\n"
-                                   : fmt::format("Content-Length: {}\r\n", response.body.size());
-    queue_ += head(response.status, response.body.empty() ? "" : response.content_type,
-                   response.headers, length);
-    if (!form_.head_only) queue_ += response.body;
-  }
-  wake_();
+  const std::lock_guard lock(mutex_);
+  if (state_ != State::Waiting) return;
+  state_ = State::Done;
+  on_gone_ = nullptr;
+  const std::string length = response.status == 204
+                                 ? "Content-Length: 0\r\n"
+                                 : fmt::format("Content-Length: {}\r\n", response.body.size());
+  queue_ += head(response.status, response.body.empty() ? "" : response.content_type,
+                 response.headers, length);
+  if (!form_.head_only) queue_ += response.body;
+  wake();
 }
 
 void LiveExchange::begin_stream(StreamHead stream) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (state_ != State::Waiting) return;
-    state_ = State::Streaming;
-    ping_ = std::move(stream.ping);
-    stream.headers.emplace_back("Cache-Control", "no-cache");
-    stream.headers.emplace_back("X-Accel-Buffering", "no");  // proxies must not collect it
-    queue_ += head(200, stream.content_type, stream.headers,
-                   form_.chunked ? "Transfer-Encoding: chunked\r\n" : "");
-  }
-  wake_();
+  const std::lock_guard lock(mutex_);
+  if (state_ != State::Waiting) return;
+  state_ = State::Streaming;
+  ping_ = std::move(stream.ping);
+  stream.headers.emplace_back("Cache-Control", "no-cache");
+  stream.headers.emplace_back("X-Accel-Buffering", "no");  // proxies must not collect it
+  queue_ += head(200, stream.content_type, stream.headers,
+                 form_.chunked ? "Transfer-Encoding: chunked\r\n" : "");
+  wake();
 }
 
 void LiveExchange::write(std::string bytes) {
@@ -79,20 +75,18 @@ void LiveExchange::write(std::string bytes) {
       gone_ = true;
       call = std::move(on_gone_);
     }
+    wake();
   }
   if (call) call();
-  wake_();
 }
 
 void LiveExchange::finish() {
-  {
-    const std::lock_guard lock(mutex_);
-    if (state_ != State::Streaming) return;
-    state_ = State::Done;
-    on_gone_ = nullptr;
-    if (form_.chunked && !gone_) queue_ += "0\r\n\r\n";
-  }
-  wake_();
+  const std::lock_guard lock(mutex_);
+  if (state_ != State::Streaming) return;
+  state_ = State::Done;
+  on_gone_ = nullptr;
+  if (form_.chunked && !gone_) queue_ += "0\r\n\r\n";
+  wake();
 }
 
 void LiveExchange::on_gone(std::function<void()> callback) {
@@ -127,6 +121,7 @@ void LiveExchange::abandon() {
   {
     const std::lock_guard lock(mutex_);
     gone_ = true;
+    wake_ = nullptr;
     queue_.clear();
     call = std::move(on_gone_);
     on_gone_ = nullptr;

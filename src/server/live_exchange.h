@@ -18,7 +18,8 @@ class LiveExchange final : public Exchange {
     bool head_only = false;
     std::size_t queue_bytes = 0;
   };
-  // `wake` is called from any thread when there is something to take.
+  // `wake` is called from any thread when there is something to take, never after abandon(). Must
+  // not call back.
   LiveExchange(Form form, std::function<void()> wake) : form_(form), wake_(std::move(wake)) {}
   ~LiveExchange() override = default;
 
@@ -37,18 +38,23 @@ class LiveExchange final : public Exchange {
     bool gone = false;        // the queue was full: give up
   };
   Taken take();
-  void ping();     // if a stream is open
-  void abandon();  // the client has left
+  void ping();  // if a stream is open
+  // The client has left, or all is said: who answers may keep the exchange for longer than the
+  // connection lives.
+  void abandon();
 
  private:
   enum class State { Waiting, Streaming, Done };
   std::string head(int status, const std::string& content_type, const HttpHeaders& headers,
                    const std::string& framing) const;
   void append_chunk(std::string_view bytes);
+  void wake() const {
+    if (wake_) wake_();
+  }
 
   const Form form_;
-  const std::function<void()> wake_;
   std::mutex mutex_;
+  std::function<void()> wake_;  // under the mutex; none when nobody waits any more
   State state_ = State::Waiting;
   bool gone_ = false;
   HttpHeaders headers_;

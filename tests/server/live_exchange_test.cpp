@@ -1,5 +1,8 @@
 #include "server/live_exchange.h"
 
+#include <atomic>
+#include <thread>
+
 #include <gtest/gtest.h>
 
 namespace moeflux::test {
@@ -88,6 +91,28 @@ TEST(LiveExchangeTest, NobodyIsToldAfterTheEnd) {
   exchange.respond({});
   exchange.abandon();
   EXPECT_EQ(n_gone, 0);
+}
+
+// The connection, and with it what wakes it, may be gone before the answer is.
+TEST(LiveExchangeTest, NobodyIsWokenAfterTheEnd) {
+  for (int round = 0; round < 200; ++round) {
+    std::atomic<bool> over = false, woken_late = false;
+    LiveExchange exchange({.queue_bytes = 1 << 20}, [&] {
+      if (over) woken_late = true;
+    });
+    std::thread answers([&] {
+      exchange.begin_stream({.content_type = "text/plain"});
+      for (int i = 0; i < 50; ++i) exchange.write("x");
+      exchange.finish();
+    });
+    if (round % 2 == 1) {
+      while (!exchange.take().done) std::this_thread::yield();
+    }
+    exchange.abandon();
+    over = true;
+    answers.join();
+    EXPECT_FALSE(woken_late);
+  }
 }
 
 }  // namespace
