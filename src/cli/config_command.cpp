@@ -153,7 +153,7 @@ void add_config_command(CommandLine& line) {
   Command& command =
       line.add("config", "Show how options are set and by whom; write a first file.");
   command.without_config().arguments("[show [COMMAND [-- OPTIONS]] | path | init]", kMaxArguments);
-  command.group("ConfigArguments")
+  command.group("Options")
       .flag("--changed", options->changed, "show only what is not the default")
       .flag("--json", options->json, "print JSON")
       .flag("--force", options->force, "init: replace the file that is there")

@@ -53,7 +53,7 @@ void add_doctor_command(CommandLine& line) {
   Command& command =
       line.add("doctor", "Examine and measure this machine, and say what could be better.");
   command.arguments("[MODEL|DIRECTORY]", 1);
-  command.group("DoctorArguments")
+  command.group("Options")
       .flag("--quick", options->quick, "measure for two seconds instead of twelve")
       .option("--record", options->record, "SIZE",
               "size of a read when no model is given (default: 2M)");

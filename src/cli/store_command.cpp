@@ -115,7 +115,7 @@ void add_store_command(CommandLine& line) {
   const auto options = std::make_shared<StoreArguments>();
   Command& command = line.add("store", "See, check and empty the store of prompts already read.");
   command.arguments("[ls | clear | verify]", 1);
-  command.group("StoreArguments")
+  command.group("Options")
       .option("--prefix-store", options->directory, "DIR",
               "the store (default: moeflux/prefixes in the cache directory)")
       .flag("--json", options->json, "print the result as JSON");

@@ -1,3 +1,4 @@
+#include <regex>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -42,6 +43,15 @@ TEST(HelpTest, LinesFitATerminal) {
   for (const std::string& command : commands()) {
     std::istringstream help(run_moeflux({command, "--help"}).out);
     for (std::string line; std::getline(help, line);) EXPECT_LE(line.size(), 110) << line;
+  }
+}
+
+TEST(HelpTest, HeadingsAreWordsForPeople) {
+  const std::regex name_in_code("[A-Za-z]*[a-z][A-Z][A-Za-z]*:");
+  for (const std::string& command : commands()) {
+    std::istringstream help(run_moeflux({command, "--help"}).out);
+    for (std::string line; std::getline(help, line);)
+      EXPECT_FALSE(std::regex_match(line, name_in_code)) << command << ": " << line;
   }
 }
 

@@ -47,6 +47,26 @@ const float* decode(const KernelTable& kernels, const KvView& cache, int head,
   return nullptr;
 }
 
+// Queries that lie in rows.
+template <class Op>
+void gather_rows(const Op& op, const QueryTile& tile, int d, float* queries) {
+  for (int j = 0; j < tile.size(); ++j) {
+    std::copy_n(op.q + tile.token_of(j) * op.token_stride + tile.head_of(j) * op.head_stride, d,
+                queries + std::int64_t{j} * d);
+  }
+}
+void scores_of_rows(const KernelTable& kernels, const KeyBlock& block, const float* queries, int n,
+                    int d, float* out) {
+  kernels.attention->tile_dots({.rows = queries,
+                                .row_stride = d,
+                                .n_rows = n,
+                                .tiles = block.keys,
+                                .n_tiles = tiles_of(block.n_keys),
+                                .d = d,
+                                .out = out,
+                                .out_stride = kKeyBlock});
+}
+
 // Keys in tiles, each against all queries.
 struct GroupedQueries {
   const AttentionOp& op;
@@ -60,12 +80,7 @@ struct GroupedQueries {
     return std::int64_t{2} * kKeyBlock * d();
   }
 
-  void gather(const QueryTile& tile, float* queries) const {
-    for (int j = 0; j < tile.size(); ++j) {
-      std::copy_n(op.q + tile.token_of(j) * op.token_stride + tile.head_of(j) * op.head_stride, d(),
-                  queries + std::int64_t{j} * d());
-    }
-  }
+  void gather(const QueryTile& tile, float* queries) const { gather_rows(op, tile, d(), queries); }
 
   KeyBlock load(const QueryTile& tile, const float*, std::int64_t position, int n_keys,
                 float* memory) const {
@@ -76,14 +91,7 @@ struct GroupedQueries {
 
   void scores(const KeyBlock& block, const float* queries, int first, int n, float*,
               float* out) const {
-    kernels.attention->tile_dots({.rows = queries + std::int64_t{first} * d(),
-                                  .row_stride = d(),
-                                  .n_rows = n,
-                                  .tiles = block.keys,
-                                  .n_tiles = tiles_of(block.n_keys),
-                                  .d = d(),
-                                  .out = out,
-                                  .out_stride = kKeyBlock});
+    scores_of_rows(kernels, block, queries + std::int64_t{first} * d(), n, d(), out);
   }
 
   void finish(const QueryTile& tile, int query, const float* values, float sum,
@@ -164,7 +172,7 @@ struct ExpandedQueries {
   int d_row() const { return rank() + op.spec->d_rope; }
   int d() const { return op.spec->d_nope + op.spec->d_rope; }
   int d_value() const { return op.spec->d_value; }
-  int most_queries() const { return 2048; }
+  int most_queries() const { return 2048; }  // the more, the less often keys are multiplied out
 
   // Queries, then the head's weights: [d_nope][rank] for keys, tiles of [rank][16] for values.
   std::int64_t key_weights_at(int n) const { return std::int64_t{whole_tiles(n)} * d(); }
@@ -180,10 +188,7 @@ struct ExpandedQueries {
 
   void gather(const QueryTile& tile, float* queries) const {
     const int n = tile.size();
-    for (int j = 0; j < n; ++j) {
-      std::copy_n(op.q + tile.token_of(j) * op.token_stride + tile.head_of(j) * op.head_stride, d(),
-                  queries + std::int64_t{j} * d());
-    }
+    gather_rows(op, tile, d(), queries);
     decode_weights(tile.group, queries + key_weights_at(n), queries + value_weights_at(n),
                    queries + row_at(n));
   }
@@ -194,9 +199,7 @@ struct ExpandedQueries {
   std::int64_t rows_at() const {
     return values_at() + std::int64_t{kKeyBlock} * whole_tiles(d_value());
   }
-  std::int64_t memory_size() const {
-    return rows_at() + std::int64_t{kKeyBlock} * std::max(d_row(), d_value());
-  }
+  std::int64_t memory_size() const { return rows_at() + std::int64_t{kKeyBlock} * d_row(); }
 
   KeyBlock load(const QueryTile& tile, const float* queries, std::int64_t position, int n_keys,
                 float* memory) const {
@@ -233,14 +236,7 @@ struct ExpandedQueries {
 
   void scores(const KeyBlock& block, const float* queries, int first, int n, float*,
               float* out) const {
-    kernels.attention->tile_dots({.rows = queries + std::int64_t{first} * d(),
-                                  .row_stride = d(),
-                                  .n_rows = n,
-                                  .tiles = block.keys,
-                                  .n_tiles = tiles_of(block.n_keys),
-                                  .d = d(),
-                                  .out = out,
-                                  .out_stride = kKeyBlock});
+    scores_of_rows(kernels, block, queries + std::int64_t{first} * d(), n, d(), out);
   }
 
   void finish(const QueryTile& tile, int query, const float* values, float sum, float*) const {
