@@ -23,6 +23,8 @@ class Backend {
   virtual int n_threads() const = 0;
   // Called now and then, by the thread that calls operations, while they compute.
   virtual void set_between(std::function<void()> between) = 0;
+  // Memory of its own that it holds between operations; never more than scratch_bytes() of below.
+  virtual std::uint64_t scratch_bytes() const = 0;
   // Calls the body for 0 .. n - 1 on this backend's host threads.
   virtual void parallel_for(std::int64_t n, const std::function<void(std::int64_t)>& body) = 0;
 
@@ -67,5 +69,18 @@ struct BackendOptions {
 };
 
 std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options);
+
+// The widest operations of a forward pass, as far as a backend takes memory of its own for them.
+struct WidestOps {
+  std::int64_t matmul_values = 0;  // rows * columns of the largest input of a product
+  std::int64_t cols = 0;           // of any weight
+  std::int64_t ffn_rows = 0;       // of activations, of all feed-forwards of a call
+  std::int64_t d_model = 0;
+  std::int64_t d_ff = 0;      // of any feed-forward
+  std::int64_t d_expert = 0;  // of those that come several in a call
+  std::int64_t d_query = 0, d_value = 0, d_latent = 0;  // of a head of attention
+};
+// That memory of a CPU backend, at most, at any precision.
+std::uint64_t cpu_scratch_bytes(const WidestOps& ops, int n_threads);
 
 }  // namespace moeflux

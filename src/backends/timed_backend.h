@@ -29,6 +29,7 @@ class TimedBackend final : public Backend {
   void set_between(std::function<void()> between) override {
     inner_->set_between(std::move(between));
   }
+  std::uint64_t scratch_bytes() const override { return inner_->scratch_bytes(); }
   void parallel_for(std::int64_t n, const std::function<void(std::int64_t)>& body) override {
     inner_->parallel_for(n, body);
   }

@@ -89,6 +89,10 @@ int default_thread_count() {
   return default_thread_count(usable_processors(), "/");
 }
 
+int thread_count_or_default(int wanted) {
+  return wanted > 0 ? wanted : default_thread_count();
+}
+
 void spread_over_memory_nodes(void* memory, std::size_t bytes) {
   constexpr int kInterleave = 3;  // MPOL_INTERLEAVE
   static const std::vector<int> nodes =

@@ -20,6 +20,7 @@ double processor_quota(const std::string& root = "/");
 // groups allow at a time.
 int default_thread_count(const std::vector<int>& usable, const std::string& root = "/");
 int default_thread_count();  // with the processors this process may run on
+int thread_count_or_default(int wanted);  // 0: the default
 
 // Spreads memory that was not touched yet over all memory nodes, so that threads everywhere read it
 // with the channels of all. Does nothing where there is one node or the system refuses.

@@ -35,7 +35,7 @@ void wait_while(const std::atomic<std::uint32_t>& value, std::uint32_t old) {
 }  // namespace
 
 ThreadPool::ThreadPool(int n_threads) {
-  const int n = n_threads > 0 ? n_threads : default_thread_count();
+  const int n = thread_count_or_default(n_threads);
   try {
     for (int worker = 1; worker < n; ++worker)
       workers_.emplace_back([this, worker] { work(worker); });

@@ -241,6 +241,7 @@ int run(const BenchArguments& options, const std::vector<std::string>& arguments
       if (!model.context) model.context = longest;
       model.no_profile = true;  // figures must not depend on what ran before
       if (!options.cold) model.preload = true;
+      if (checked.measure_machine) model.other_bytes = kMeasuringBytes;
       bench_engine(options, path, model, rows);
     }
   }

@@ -259,6 +259,7 @@ EngineOptions engine_options(const ModelOptions& options) {
   engine.precision = parse_precision(options);
   engine.kv_type = parse_kv_type(options);
   engine.context_length = options.context.value_or(0);
+  engine.other_bytes = options.other_bytes;
   engine.n_sessions = options.n_sessions;
   engine.n_checkpoints = options.n_checkpoints;
   if (const DraftOptions drafts = parse_drafts(options); drafts.any())

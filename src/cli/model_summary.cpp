@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/processors.h"
 #include "engine/plan.h"
 #include "engine/stop_tokens.h"
 #include "io/make_reader.h"
@@ -99,7 +100,8 @@ void count_memory(const std::shared_ptr<const ModelSource>& source, ModelDescrip
       plan_memory(config, sizes,
                   {.memory_bytes = 0,
                    .context_length = summary.floor_context,
-                   .reader_bytes = make_reader(source->disk_paths())->info().memory_bytes});
+                   .reader_bytes = make_reader(source->disk_paths())->info().memory_bytes,
+                   .n_threads = default_thread_count()});
   summary.floor_bytes = plan.floor_bytes();
 }
 

@@ -115,7 +115,8 @@ PlanReport make_report(const PlanArguments& options, const std::string& path) {
                    .context_length = report.context_length,
                    .kv_type = report.kv_type,
                    .max_batch = options.model.batch.value_or(0),
-                   .reader_bytes = make_reader(source->disk_paths())->info().memory_bytes};
+                   .reader_bytes = make_reader(source->disk_paths())->info().memory_bytes,
+                   .n_threads = thread_count_or_default(thread_count(options.model))};
   report.budget = evaluate("budget", config, report, plan);
   for (const auto& [name, share] : {std::pair("floor", 0.0), std::pair("25 %", 0.25),
                                     std::pair("50 %", 0.5), std::pair("all", 1.0)}) {

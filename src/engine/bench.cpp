@@ -113,14 +113,19 @@ class Bench {
     if (!options_.measure_machine) return;
     const ExpertStore& store = engine_.experts().store();
     const bool streams = !engine_.experts().holds_all() && store.n_experts_total() > 0;
-    // What measuring takes is not there for the cache: where it matters, it is not done again.
-    if (!streams || machine.memory.seconds == 0) {
-      say("measuring memory");
-      constexpr double kSeconds = 0.15;
-      const MemorySpeed speed = measure_memory(
-          engine_.backend().n_threads(), {.bytes = std::size_t{512} << 20, .seconds = kSeconds});
-      machine.memory.add(speed.bytes_per_second, kSeconds);
-    }
+    say("measuring memory");
+    constexpr double kSeconds = 0.15;
+    // The weights themselves, where they are more than caches hold: measuring then takes no memory.
+    constexpr std::size_t kFarMoreThanCaches = std::size_t{512} << 20;
+    const auto weights = engine_.weights().memory();
+    const bool in_weights = weights.size() >= kFarMoreThanCaches;
+    const MemorySpeed memory_speed = measure_memory(
+        engine_.backend().n_threads(),
+        {.bytes = static_cast<std::size_t>(
+             std::min<std::uint64_t>(kFarMoreThanCaches, engine_.memory().available())),
+         .seconds = kSeconds,
+         .memory = in_weights ? weights.first(kFarMoreThanCaches) : std::span<const std::byte>()});
+    machine.memory.add(memory_speed.bytes_per_second, kSeconds);
     if (!streams) return;
     say("measuring the drive");
     MeasureOptions measure;
@@ -128,6 +133,7 @@ class Bench {
     measure.records_in_flight = engine_.experts().reads_at_once();
     measure.max_seconds = 0.3;
     measure.seed = random_();
+    measure.memory_bytes = kMeasuringBytes;
     measure.register_memory = false;
     const ReadSpeed speed =
         measure_reader(store.source().disk_paths(), engine_.reader_options(), measure);

@@ -13,6 +13,9 @@
 
 namespace moeflux {
 
+// What measuring the machine takes: EngineOptions::other_bytes of an engine to be measured.
+inline constexpr std::uint64_t kMeasuringBytes = std::uint64_t{64} << 20;
+
 struct BenchOptions {
   std::vector<std::int64_t> n_prompt{512};  // tokens of a prompt; 0 is skipped
   std::vector<std::int64_t> n_generate{128};

@@ -61,6 +61,7 @@ Engine::Engine(std::shared_ptr<const ModelSource> source, const EngineOptions& o
       options.reads_at_once ? *options.reads_at_once : measure_reads_at_once(store);
 
   program_ = budget_.reserve("program", plan_.program_bytes);
+  kernels_ = budget_.reserve("kernels", plan_.kernel_bytes);
   backend_ = std::make_unique<TimedBackend>(make_cpu_backend({.cpu_isa = options.cpu_isa,
                                                               .n_threads = options.n_threads,
                                                               .precision = options.precision}));

@@ -30,6 +30,7 @@ struct EngineOptions {
   std::int64_t context_length = 0;  // of a session; 0: the model's own, at most kDefaultContext
   std::uint64_t memory_bytes = 0;   // ceiling for everything; 0: what is free, less a reserve
   std::int64_t max_batch = 0;       // tokens per forward pass; 0: as many as pay
+  std::uint64_t other_bytes = 0;    // of the ceiling, for what the caller keeps beside the engine
   int n_sessions = 1;               // that may be alive at the same time
   int n_checkpoints = 0;            // positions a session can go back to, see session.h
   int max_drafts = 0;               // tokens of a pass that a session can take back; kAutoDrafts
@@ -70,6 +71,7 @@ class Engine {
   std::int64_t context_length() const { return context_length_; }
   const MemoryBudget& memory() const { return budget_; }
   MemoryBudget& budget() { return budget_; }
+  const WeightStore& weights() const { return *weights_; }
   const ExpertStreamer& experts() const { return *experts_; }
   ExpertStreamer& experts() { return *experts_; }
   const LookaheadGovernor& governor() const { return governor_; }
@@ -145,7 +147,7 @@ class Engine {
   KvType kv_type_;
   ModelSizes sizes_;
   MemoryPlan plan_;
-  MemoryBudget::Reservation program_;
+  MemoryBudget::Reservation program_, kernels_;
   std::unique_ptr<WeightStore> weights_;
   std::unique_ptr<TimedBackend> backend_;
   std::optional<ProfileKeeper> profile_;  // before the streamer, which tells it of every request

@@ -34,7 +34,7 @@ std::uint64_t sum_words(const std::uint64_t* words, std::size_t count) {
 }
 
 struct Worker {
-  std::span<std::byte> memory;
+  std::span<const std::byte> memory;
   std::uint64_t bytes = 0;  // read
   double seconds = 0;
 };
@@ -87,24 +87,26 @@ MemorySpeed measure_memory(int n_threads, const MemoryMeasureOptions& options) {
   if (n_threads < 1 || n_threads > 1024) {
     fail(Errc::BadInput, "cannot measure memory with {} threads", n_threads);
   }
-  const std::size_t each =
-      std::max(options.bytes / static_cast<std::size_t>(n_threads) / kChunk, std::size_t{1}) *
-      kChunk;
-  const HugeBuffer memory(each * static_cast<std::size_t>(n_threads));
+  const auto n_parts = static_cast<std::size_t>(n_threads);
+  const bool given = options.memory.size() >= n_parts * kChunk;
+  const std::size_t bytes = given ? options.memory.size() : options.bytes;
+  const std::size_t each = std::max(bytes / n_parts / kChunk, std::size_t{1}) * kChunk;
+  const HugeBuffer own = given ? HugeBuffer() : HugeBuffer(each * n_parts);
   std::vector<Worker> workers(static_cast<std::size_t>(n_threads));
   StartGate gate;
   {
     std::vector<std::jthread> threads;
     threads.reserve(workers.size());
     for (std::size_t i = 0; i < workers.size(); ++i) {
-      workers[i].memory = memory.bytes().subspan(i * each, each);
+      workers[i].memory = (given ? options.memory : own.bytes()).subspan(i * each, each);
       try {
-        threads.emplace_back([&gate, &options, worker = &workers[i]] {
-          std::memset(worker->memory.data(), 1, worker->memory.size());
+        threads.emplace_back([&gate, &options, worker = &workers[i],
+                              to_touch = given ? nullptr : own.data() + i * each] {
+          if (to_touch != nullptr) std::memset(to_touch, 1, worker->memory.size());
           if (!gate.wait()) return;
-          Worker own = *worker;  // on the stack of the thread: counters share no cache line
-          read_for(own, options.seconds);
-          *worker = own;
+          Worker local = *worker;  // on the stack of the thread: counters share no cache line
+          read_for(local, options.seconds);
+          *worker = local;
         });
       } catch (const std::system_error& error) {
         gate.open(false);

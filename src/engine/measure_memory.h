@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 namespace moeflux {
@@ -11,6 +12,8 @@ struct MemoryMeasureOptions {
   // is there is an Error.
   std::size_t bytes = std::size_t{512} << 20;
   double seconds = 0.3;  // at least one pass is made, however long it takes
+  // Read instead of memory of its own, if there is any: nothing more is taken then.
+  std::span<const std::byte> memory = {};
 };
 
 struct MemorySpeed {
@@ -18,8 +21,8 @@ struct MemorySpeed {
   double bytes_per_second = 0;
 };
 
-// Each thread reads memory of its own, which it was the first to touch: on a machine with several
-// nodes it lies in the node of the thread. n_threads from 1 to 1024.
+// Each thread reads a part of its own. Unless memory is given, it was the first to touch it: on a
+// machine with several nodes it lies in the node of the thread. n_threads from 1 to 1024.
 MemorySpeed measure_memory(int n_threads, const MemoryMeasureOptions& options);
 
 // 1, 2, 4, ... and n_threads.

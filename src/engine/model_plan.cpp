@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/memory_limits.h"
+#include "base/processors.h"
 #include "experts/expert_store.h"
 #include "io/make_reader.h"
 
@@ -28,7 +29,9 @@ MemoryPlan plan_engine(const ModelConfig& config, const ModelSizes& sizes,
                       .n_checkpoints = options.n_checkpoints,
                       .max_drafts = options.max_drafts,
                       .max_batch = options.max_batch,
-                      .reader_bytes = reader_bytes});
+                      .reader_bytes = reader_bytes,
+                      .n_threads = thread_count_or_default(options.n_threads),
+                      .other_bytes = options.other_bytes});
 }
 
 MemoryPlan plan_model(const std::string& path, const EngineOptions& options) {

@@ -104,12 +104,14 @@ MemoryPlan plan_with_batch(const ModelConfig& config, const ModelSizes& sizes,
                                                       .n_checkpoints = options.n_checkpoints,
                                                       .max_drafts = options.max_drafts});
   plan.max_batch = std::min(max_batch, options.context_length * options.n_sessions);
-  plan.scratch_bytes = workspace_floats(config, plan.max_batch) * sizeof(float);
+  plan.kernel_bytes = cpu_scratch_bytes(widest_ops(config, plan.max_batch), options.n_threads);
+  plan.scratch_bytes =
+      workspace_floats(config, plan.max_batch) * sizeof(float) + plan.kernel_bytes;
   plan.max_drafts = options.max_drafts;
   plan.draft_bytes = static_cast<std::uint64_t>(options.n_sessions) *
                      Decoder::bytes_needed(config, plan.max_batch, options.max_drafts);
   plan.reader_bytes = options.reader_bytes;
-  plan.program_bytes = sizes.program_bytes;
+  plan.program_bytes = sizes.program_bytes + options.other_bytes;
   plan.slot_bytes = sizes.slot_bytes;
   plan.max_slots = sizes.n_experts_total;
   const auto top_k = static_cast<std::uint64_t>(sizes.top_k());

@@ -56,6 +56,8 @@ struct PlanOptions {
   std::int64_t max_batch = 0;       // tokens per forward pass; 0: as many as pay
   std::uint64_t min_slots = 0;      // experts that must be in memory at once; 0: top_k
   std::uint64_t reader_bytes = 0;   // buffers of the reader
+  int n_threads = 1;                // each has scratch of its own
+  std::uint64_t other_bytes = 0;    // of the ceiling, not the engine's
 };
 
 struct MemoryPlan {
@@ -63,11 +65,12 @@ struct MemoryPlan {
   std::uint64_t dense_bytes = 0;
   std::uint64_t context_bytes = 0;  // keys, values and recurrent state
   std::int64_t max_batch = 0;       // tokens per forward pass
-  std::uint64_t scratch_bytes = 0;  // of such a pass
+  std::uint64_t kernel_bytes = 0;   // of such a pass, by the backend
+  std::uint64_t scratch_bytes = 0;  // of such a pass, the former included
   int max_drafts = 0;
   std::uint64_t draft_bytes = 0;  // to make them; the states to go back to are context
   std::uint64_t reader_bytes = 0;
-  std::uint64_t program_bytes = 0;
+  std::uint64_t program_bytes = 0;  // and what is beside the engine
   std::uint64_t slot_bytes = 0;
   std::uint64_t min_slots = 0;
   std::uint64_t max_slots = 0;  // one for every expert

@@ -32,6 +32,7 @@ class WeightStore {
 
   const ModelTensors<Resident>& tensors() const { return tensors_; }
   std::uint64_t bytes() const { return reservation_.bytes(); }
+  std::span<const std::byte> memory() const { return memory_.bytes(); }
 
   // Bytes the dense weights of a model take in memory.
   static std::uint64_t bytes_needed(const ModelTensors<Stored>& stored);

@@ -63,4 +63,52 @@ std::uint64_t workspace_floats(const ModelConfig& config, std::int64_t n) {
   return std::max(trunk, mtp) + layer + lookahead;
 }
 
+WidestOps widest_ops(const ModelConfig& config, std::int64_t n) {
+  WidestOps ops{.d_model = config.d_model};
+  const auto input = [&](std::int64_t rows, std::int64_t cols) {
+    ops.matmul_values = std::max(ops.matmul_values, rows * cols);
+    ops.cols = std::max(ops.cols, cols);
+  };
+  const auto head = [&](std::int64_t d_query, std::int64_t d_value, std::int64_t d_latent) {
+    ops.d_query = std::max(ops.d_query, d_query);
+    ops.d_value = std::max(ops.d_value, d_value);
+    ops.d_latent = std::max(ops.d_latent, d_latent);
+  };
+  const auto feed_forward = [&](std::int64_t rows, std::int64_t d_ff) {
+    ops.ffn_rows = std::max(ops.ffn_rows, rows);
+    ops.d_ff = std::max(ops.d_ff, d_ff);
+    ops.cols = std::max(ops.cols, d_ff);
+  };
+  const auto include = [&](const LayerSpec& layer) {
+    const std::int64_t slice = std::min(n, mixer_slice(layer.mixer));
+    if (const auto* s = std::get_if<GatedAttentionSpec>(&layer.mixer)) {
+      input(slice, std::int64_t{s->n_heads} * s->d_head);
+      head(s->d_head, s->d_head, 0);
+    } else if (const auto* delta = std::get_if<GatedDeltaSpec>(&layer.mixer)) {
+      input(slice, delta->value_dim());
+    } else {
+      const auto& mla = std::get<MlaSpec>(layer.mixer);
+      input(slice, std::max<std::int64_t>(mla.q_rank, std::int64_t{mla.n_heads} * mla.d_value));
+      input(slice, mla.kv_rank);
+      head(mla.d_nope + mla.d_rope, mla.d_value, mla.kv_rank + mla.d_rope);
+    }
+    if (const auto* s = std::get_if<DenseFfnSpec>(&layer.ffn)) {
+      feed_forward(n, s->d_ff);
+    } else {
+      const auto& moe = std::get<MoeSpec>(layer.ffn);
+      feed_forward(n * moe.top_k, moe.d_expert);
+      feed_forward(n, moe.d_shared);
+      ops.d_expert = std::max<std::int64_t>(ops.d_expert, moe.d_expert);
+      if (moe.d_shared == moe.d_expert) ops.ffn_rows = std::max(ops.ffn_rows, n * (moe.top_k + 1));
+    }
+  };
+  input(n, config.d_model);
+  for (const LayerSpec& layer : config.layers) include(layer);
+  if (config.mtp) {
+    include(*config.mtp);
+    input(n, 2 * config.d_model);
+  }
+  return ops;
+}
+
 }  // namespace moeflux

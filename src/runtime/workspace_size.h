@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "backends/backend.h"
 #include "model/model_config.h"
 
 namespace moeflux {
@@ -19,5 +20,7 @@ inline std::int64_t mixer_slice(const MixerSpec& mixer) {
 inline constexpr std::int64_t kAbsorbedRows = 128;
 
 std::uint64_t workspace_floats(const ModelConfig& config, std::int64_t n_tokens);
+// What such a pass asks of a backend.
+WidestOps widest_ops(const ModelConfig& config, std::int64_t n_tokens);
 
 }  // namespace moeflux

@@ -483,5 +483,56 @@ TEST(RoundedBackend, OperationsOfOneCallDoNotDependOnEachOther) {
   }
 }
 
+// Memory for rows of activations is bounded: many are taken in parts, and no bit changes.
+TEST(RoundedBackend, LongFeedForwardsAreTakenInParts) {
+  Random random(11);
+  const std::int64_t d = 64, d_ff = 96, n = 4500, at_once = 100;
+  const WeightFormat format{WeightKind::Affine, 4, 32, 0, DType::BF16};
+  const RandomWeight gate(random, format, d_ff, d), up(random, format, d_ff, d),
+      down(random, format, d, d_ff);
+  const std::vector<float> x = random.floats(n * d);
+  std::vector<std::int32_t> in(n), out(n);
+  for (std::int64_t i = 0; i < n; ++i) {
+    in[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(i * 7 % n);
+    out[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(n - 1 - i);
+  }
+  for (const Precision precision : {Precision::Exact, Precision::Fine, Precision::Fast}) {
+    for (const bool lists : {false, true}) {
+      const auto backend = backend_of("", 2, precision);
+      std::vector<float> hidden(n * d_ff), want(n * d), got(n * d);
+      const auto run = [&](std::int64_t first, std::int64_t count, float* y) {
+        const auto at = static_cast<std::size_t>(first);
+        FfnOp op{.gate = view_for(precision, gate),
+                 .up = view_for(precision, up),
+                 .down = view_for(precision, down),
+                 .x = x.data(),
+                 .n = count,
+                 .rows_in = {},
+                 .rows_out = {},
+                 .hidden = hidden.data(),
+                 .y = y};
+        if (lists) {
+          op.rows_in = std::span(in).subspan(at, static_cast<std::size_t>(count));
+          op.rows_out = std::span(out).subspan(at, static_cast<std::size_t>(count));
+        } else {
+          op.x += first * d;
+          op.y += first * d;
+        }
+        backend->ffn(op);
+      };
+      for (std::int64_t first = 0; first < n; first += at_once) run(first, at_once, want.data());
+      run(0, n, got.data());
+      expect_same_bits(want, got, fmt::format("{}, {}", precision_name(precision), lists));
+      EXPECT_LE(backend->scratch_bytes(), cpu_scratch_bytes({.matmul_values = 0,
+                                                             .cols = d_ff,
+                                                             .ffn_rows = n,
+                                                             .d_model = d,
+                                                             .d_ff = d_ff,
+                                                             .d_expert = d_ff},
+                                                            2));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace moeflux

@@ -96,6 +96,29 @@ TEST(EngineTest, ReservesNoMoreThanItsCeiling) {
   }
 }
 
+// What the kernels take beside the workspace grows with the pass and with the threads.
+TEST(EngineTest, KernelsTakeNoMoreThanPlanned) {
+  const std::vector<TokenId> tokens = test::Random(9).tokens(1500, 2000);
+  for (const char* model : {"models/demo", "models/demo-mla"}) {
+    for (const Precision precision : {Precision::Exact, Precision::Fine}) {
+      for (const int n_threads : {1, 3}) {
+        EngineOptions options = small_options();
+        options.n_threads = n_threads;
+        options.precision = precision;
+        options.context_length = 1600;
+        options.max_batch = 1024;
+        Engine engine(test::source_path(model), options);
+        Session session = engine.new_session();
+        engine.prefill(session, tokens);
+        const std::string what =
+            fmt::format("{} {} {} threads", model, precision_name(precision), n_threads);
+        EXPECT_GT(engine.backend().scratch_bytes(), 0u) << what;
+        EXPECT_LE(engine.backend().scratch_bytes(), engine.plan().kernel_bytes) << what;
+      }
+    }
+  }
+}
+
 TEST(EngineTest, BelowTheFloorItSaysWhatItNeeds) {
   EngineOptions options = small_options();
   const std::uint64_t floor = floor_of(options);

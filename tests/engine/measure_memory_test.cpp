@@ -17,6 +17,14 @@ TEST(MeasureMemoryTest, MeasuresSomething) {
   }
 }
 
+TEST(MeasureMemoryTest, ReadsWhatIsGiven) {
+  const std::vector<std::byte> memory(5u << 20);
+  // More than could be had: it takes none.
+  const MemoryMeasureOptions options{
+      .bytes = std::size_t{1} << 60, .seconds = 0.01, .memory = memory};
+  EXPECT_GT(measure_memory(2, options).bytes_per_second, 1e7);
+}
+
 TEST(MeasureMemoryTest, FewBytesAreEnough) {
   EXPECT_GT(measure_memory(2, {.bytes = 0, .seconds = 0}).bytes_per_second, 0);
 }

@@ -172,7 +172,7 @@ struct ExpandedQueries {
   int d_row() const { return rank() + op.spec->d_rope; }
   int d() const { return op.spec->d_nope + op.spec->d_rope; }
   int d_value() const { return op.spec->d_value; }
-  int most_queries() const { return 2048; }  // the more, the less often keys are multiplied out
+  int most_queries() const { return kExpandedQueries; }
 
   // Queries, then the head's weights: [d_nope][rank] for keys, tiles of [rank][16] for values.
   std::int64_t key_weights_at(int n) const { return std::int64_t{whole_tiles(n)} * d(); }

@@ -34,6 +34,8 @@ namespace moeflux::cpu {
 
 inline constexpr int kKeyBlock = 128;
 inline constexpr int kQueryPiece = 128;  // queries whose scores of a block lie in the cache
+// Queries of a tile whose keys are multiplied out: the more, the less often that is done.
+inline constexpr int kExpandedQueries = 2048;
 
 // Queries that share keys: some heads of some tokens. Query j is that of head j % n_heads.
 struct QueryTile {

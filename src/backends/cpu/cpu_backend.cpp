@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "backends/cpu/attention_blocks.h"
 #include "quant/codec.h"
 
 namespace moeflux {
@@ -25,10 +26,53 @@ std::string_view precision_name(Precision precision) {
   return "?";
 }
 
+namespace {
+
+// Of a thread, not less than what the kinds of attention.cpp add up to: queries and their sums,
+// scores, and keys and values of a block, decoded and laid out anew.
+std::int64_t attention_floats(const WidestOps& ops) {
+  constexpr std::int64_t kBlock = cpu::kKeyBlock, kLine = 16;
+  const std::int64_t n_queries = ops.d_latent > 0 ? cpu::kExpandedQueries : cpu::kQueryPiece;
+  const std::int64_t d = ops.d_query + ops.d_value + 4 * kLine;
+  return n_queries * d + kBlock * (2 * kBlock + 4 * (d + ops.d_latent)) + ops.d_latent * d;
+}
+
+// Of a thread, where blocks of keys are shared out: sums of some, for a small tile of queries.
+std::int64_t attention_part_floats(const WidestOps& ops) {
+  constexpr std::int64_t kParts = 10, kQueries = 16, kLine = 16;
+  return kParts * kQueries * (std::max(ops.d_value, ops.d_latent) + 2 * kLine);
+}
+
+}  // namespace
+
+std::uint64_t cpu_scratch_bytes(const WidestOps& ops, int n_threads) {
+  // Two digits of 8 bits, and two floats for every group of 32 or more; padded.
+  const auto rounded = [](std::int64_t values) { return values * 5 / 2; };
+  const std::int64_t n_rows = std::min(ops.ffn_rows, cpu::kRoundedRowsAtOnce);
+  const std::int64_t ffn_rows = std::min(ops.ffn_rows, cpu::kFfnRowsAtOnce);
+  const std::int64_t inputs = rounded(std::max(ops.matmul_values, n_rows * ops.d_model));
+  const std::int64_t hidden = rounded(n_rows * ops.d_ff);
+  const std::int64_t gathered = ffn_rows * ops.d_model * std::int64_t{sizeof(float)};
+  constexpr std::int64_t kDecodedRows = 32;
+  const std::int64_t columns = std::max(ops.d_expert, std::max(ops.d_ff, ops.d_model) / 8 + 320);
+  const std::int64_t product = kDecodedRows * (ops.cols + 64) + ffn_rows * columns;
+  const std::int64_t floats_per_thread =
+      std::max(product, attention_floats(ops)) + attention_part_floats(ops);
+  return static_cast<std::uint64_t>(
+      inputs + hidden + gathered +
+      n_threads * floats_per_thread * std::int64_t{sizeof(float)});
+}
+
 namespace cpu {
 
 std::string CpuBackend::name() const {
   return fmt::format("cpu ({}, {} threads)", kernels_.name, pool_.size());
+}
+
+std::uint64_t CpuBackend::scratch_bytes() const {
+  std::uint64_t floats = gathered_.capacity() + attention_parts_.capacity();
+  for (const std::vector<float>& memory : scratch_) floats += memory.capacity();
+  return floats * sizeof(float) + rounded_inputs_.size() + rounded_hidden_.size();
 }
 
 void CpuBackend::parallel_for(std::int64_t n, const std::function<void(std::int64_t)>& body) {

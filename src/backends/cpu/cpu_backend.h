@@ -12,6 +12,11 @@
 
 namespace moeflux::cpu {
 
+// Rows of activations that feed-forwards take at once: bounds the memory of rounded ones, and of
+// what a thread computes before it goes to where it belongs.
+inline constexpr std::int64_t kRoundedRowsAtOnce = 4096;
+inline constexpr std::int64_t kFfnRowsAtOnce = 512;
+
 class CpuBackend final : public Backend {
  public:
   CpuBackend(const BackendOptions& options, const KernelTable& kernels)
@@ -26,6 +31,7 @@ class CpuBackend final : public Backend {
   void set_between(std::function<void()> between) override {
     pool_.set_between(std::move(between));
   }
+  std::uint64_t scratch_bytes() const override;
   void parallel_for(std::int64_t n, const std::function<void(std::int64_t)>& body) override;
 
   void embed(const EmbedOp& op) override;
@@ -57,7 +63,7 @@ class CpuBackend final : public Backend {
     return fast(op.gate) && op.up.format == op.gate.format && fast(op.down);
   }
   void fast_ffns(std::span<const FfnOp> ops);  // of the same shapes and formats
-  void exact_ffn(const FfnOp& op);
+  void exact_ffn(const FfnOp& op);  // of at most kFfnRowsAtOnce rows
   void exact_rows(const WeightView& w, std::int64_t begin, std::int64_t end, const float* x,
                   std::int64_t x_stride, std::int64_t n, float* y, std::int64_t y_stride,
                   float* row) const;

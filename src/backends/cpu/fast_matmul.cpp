@@ -175,27 +175,33 @@ void CpuBackend::fast_ffns(std::span<const FfnOp> ops) {
                        const std::int64_t count = std::min(hidden_grain, d_ff - begin);
                        const Q8Layout& layout = wide.layout();
                        const std::int64_t kernel_floats = q8_scratch_floats(layout);
-                       float* memory = scratch(worker, kernel_floats + op.n * count);
-                       float* up = memory + kernel_floats;  // [n, count]
-                       Q8Matmul gate_or_up{.weight = &op.gate,
-                                           .layout = &layout,
-                                           .row = begin,
-                                           .n_rows = count,
-                                           .x = inputs + (one_row ? 0 : wide.begin(index)),
-                                           .n = op.n,
-                                           .y = op.hidden + begin,
-                                           .y_stride = d_ff,
-                                           .rows_out = nullptr,
-                                           .scratch = memory};
-                       kernels_.q8->matmul(gate_or_up);
-                       gate_or_up.weight = &op.up;
-                       gate_or_up.y = up;
-                       gate_or_up.y_stride = count;
-                       kernels_.q8->matmul(gate_or_up);
-                       for (std::int64_t i = 0; i < op.n; ++i) {
-                         float* values = op.hidden + i * d_ff + begin;
-                         kernels_.silu_row(values, values, count);
-                         for (std::int64_t r = 0; r < count; ++r) values[r] *= up[i * count + r];
+                       const std::int64_t most = std::min(op.n, kFfnRowsAtOnce);
+                       float* memory = scratch(worker, kernel_floats + most * count);
+                       float* up = memory + kernel_floats;  // [most, count]
+                       const std::byte* x = inputs + (one_row ? 0 : wide.begin(index));
+                       for (std::int64_t first = 0; first < op.n; first += most) {
+                         const std::int64_t n = std::min(most, op.n - first);
+                         float* gated = op.hidden + first * d_ff + begin;
+                         Q8Matmul gate_or_up{.weight = &op.gate,
+                                             .layout = &layout,
+                                             .row = begin,
+                                             .n_rows = count,
+                                             .x = x + first * layout.row_bytes,
+                                             .n = n,
+                                             .y = gated,
+                                             .y_stride = d_ff,
+                                             .rows_out = nullptr,
+                                             .scratch = memory};
+                         kernels_.q8->matmul(gate_or_up);
+                         gate_or_up.weight = &op.up;
+                         gate_or_up.y = up;
+                         gate_or_up.y_stride = count;
+                         kernels_.q8->matmul(gate_or_up);
+                         for (std::int64_t i = 0; i < n; ++i) {
+                           float* values = gated + i * d_ff;
+                           kernels_.silu_row(values, values, count);
+                           for (std::int64_t r = 0; r < count; ++r) values[r] *= up[i * count + r];
+                         }
                        }
                      });
 

@@ -20,7 +20,8 @@ std::int64_t rows_per_task(std::int64_t rows, std::int64_t cols, int n_threads) 
   const std::int64_t by_work =
       std::max<std::int64_t>(1, (1 << 14) / std::max<std::int64_t>(1, cols));
   const std::int64_t by_share = std::max<std::int64_t>(1, rows / (8 * n_threads));
-  return (std::max(by_work, by_share) + kDecodedRows - 1) / kDecodedRows * kDecodedRows;
+  const std::int64_t wanted = std::min(std::max(by_work, by_share), rows);
+  return (wanted + kDecodedRows - 1) / kDecodedRows * kDecodedRows;
 }
 
 // Up to so many activations repay no decoding into memory first.
@@ -77,7 +78,6 @@ void transposed_rows(const KernelTable& kernels, const HeadMatmulOp& op, std::in
 }
 
 constexpr std::int64_t kRowsInCache = 512;
-constexpr std::int64_t kRoundedRowsAtOnce = 4096;  // bounds the memory they take
 
 }  // namespace
 
@@ -166,17 +166,48 @@ void CpuBackend::head_matmul(const HeadMatmulOp& op) {
   });
 }
 
+namespace {
+
+// Rows [first, first + n) of an operation.
+FfnOp rows_of(const FfnOp& op, std::int64_t first, std::int64_t n) {
+  FfnOp part = op;
+  const auto at = static_cast<std::size_t>(first), count = static_cast<std::size_t>(n);
+  part.n = n;
+  part.hidden = op.hidden + first * op.gate.rows;
+  if (op.rows_in.empty()) {
+    part.x = op.x + first * op.gate.cols;
+  } else {
+    part.rows_in = op.rows_in.subspan(at, count);
+  }
+  if (op.rows_out.empty()) {
+    part.y = op.y + first * op.gate.cols;
+  } else {
+    part.rows_out = op.rows_out.subspan(at, count);
+  }
+  return part;
+}
+
+template <class Visit>
+void for_parts(const FfnOp& op, std::int64_t most_rows, const Visit& visit) {
+  for (std::int64_t first = 0; first < op.n; first += most_rows)
+    visit(rows_of(op, first, std::min(most_rows, op.n - first)));
+}
+
+}  // namespace
+
 // How an operation is computed depends on its own weights alone, never on what else is in the call.
 void CpuBackend::ffns(std::span<const FfnOp> ops) {
   while (!ops.empty()) {
     std::size_t n = 1;
-    if (fast(ops[0])) {
+    if (!fast(ops[0])) {
+      for_parts(ops[0], kFfnRowsAtOnce, [&](const FfnOp& part) { exact_ffn(part); });
+    } else if (ops[0].n > kRoundedRowsAtOnce) {
+      for_parts(ops[0], kRoundedRowsAtOnce, [&](const FfnOp& part) { fast_ffns({&part, 1}); });
+    } else {
       std::int64_t n_rows = ops[0].n;
       while (n < ops.size() && alike(ops[n], ops[0]) && n_rows + ops[n].n <= kRoundedRowsAtOnce)
         n_rows += ops[n++].n;
       fast_ffns(ops.first(n));
-    } else {
-      exact_ffn(ops[0]);
     }
     ops = ops.subspan(n);
   }
