@@ -74,10 +74,11 @@ std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options);
 struct WidestOps {
   std::int64_t matmul_values = 0;  // rows * columns of the largest input of a product
   std::int64_t cols = 0;           // of any weight
-  std::int64_t ffn_rows = 0;       // of activations, of all feed-forwards of a call
   std::int64_t d_model = 0;
-  std::int64_t d_ff = 0;      // of any feed-forward
-  std::int64_t d_expert = 0;  // of those that come several in a call
+  // Feed-forwards that come alone in a call, and several in one: rows of activations, and hidden
+  // values of each.
+  std::int64_t ffn_rows = 0, d_ff = 0;
+  std::int64_t expert_rows = 0, d_expert = 0;
   std::int64_t d_query = 0, d_value = 0, d_latent = 0;  // of a head of attention
 };
 // That memory of a CPU backend, at most, at any precision.

@@ -23,8 +23,8 @@ File::File(std::string path) : path_(std::move(path)) {
   fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd_ < 0) {
     const int error = errno;
-    fail(error == ENOENT ? Errc::NotFound : Errc::Io, "{}: cannot open: {}", path_,
-         describe(error));
+    fail(error == ENOENT ? Errc::NotFound : Errc::Io, "{}: cannot open: {}{}", path_,
+         describe(error), error == EMFILE ? "; allow more with ulimit -n" : "");
   }
   struct stat info {};
   if (::fstat(fd_, &info) != 0 || !S_ISREG(info.st_mode)) {

@@ -1,5 +1,6 @@
 #include "base/memory_budget.h"
 
+#include <cmath>
 #include <utility>
 
 #include "base/error.h"
@@ -50,16 +51,34 @@ std::map<std::string, std::uint64_t> MemoryBudget::by_tag() const {
   return by_tag_;
 }
 
+namespace {
+
+struct Amount {
+  double value;
+  const char* unit;
+};
+
+Amount in_units(std::uint64_t bytes) {
+  Amount amount{static_cast<double>(bytes), "B"};
+  for (const char* next : {"KiB", "MiB", "GiB", "TiB"}) {
+    if (amount.value < 1024) break;
+    amount = {amount.value / 1024, next};
+  }
+  return amount;
+}
+
+}  // namespace
+
 std::string format_bytes(std::uint64_t bytes) {
   if (bytes < 1024) return fmt::format("{} B", bytes);
-  double value = static_cast<double>(bytes);
-  const char* unit = "B";
-  for (const char* next : {"KiB", "MiB", "GiB", "TiB"}) {
-    if (value < 1024) break;
-    value /= 1024;
-    unit = next;
-  }
-  return fmt::format("{:.1f} {}", value, unit);
+  const Amount amount = in_units(bytes);
+  return fmt::format("{:.1f} {}", amount.value, amount.unit);
+}
+
+std::string format_needed_bytes(std::uint64_t bytes) {
+  if (bytes < 1024) return fmt::format("{} B", bytes);
+  const Amount amount = in_units(bytes);
+  return fmt::format("{:.1f} {}", std::ceil(amount.value * 10) / 10, amount.unit);
 }
 
 }  // namespace moeflux

@@ -48,5 +48,7 @@ class MemoryBudget {
 };
 
 std::string format_bytes(std::uint64_t bytes);  // "6.0 GiB"
+// The same, rounded up: what is said to be needed is enough when it is given.
+std::string format_needed_bytes(std::uint64_t bytes);
 
 }  // namespace moeflux

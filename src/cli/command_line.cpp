@@ -344,7 +344,8 @@ int CommandLine::run_command(Command::State& command, const std::vector<std::str
   try {
     return command.body(plain);
   } catch (const UsageError& error) {
-    throw UsageError(error.what() + command.blame(error.what()), error.command());
+    throw UsageError(error.what() + command.blame(error.what()),
+                     error.command().empty() ? command.name : error.command());
   }
 }
 

@@ -1,10 +1,10 @@
 // moeflux convert: a checkpoint of any layout becomes a container, one aligned record per expert.
 #include <algorithm>
 #include <charconv>
-#include <csignal>
 #include <memory>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/memory_budget.h"
 #include "cli/build_info.h"
 #include "cli/commands.h"
@@ -143,8 +143,10 @@ int run(const ConvertArguments& options, const std::vector<std::string>& argumen
   if (arguments.size() < 2)
     throw UsageError("give the checkpoint and the new directory", "convert");
   ConvertOptions convert_with = convert_options(options);
-  // A limit on the size of files is then an error of the write, which says which file it was.
-  std::signal(SIGXFSZ, SIG_IGN);
+  if (arguments[1].empty() || file_exists(arguments[1])) {
+    throw UsageError(fmt::format("\"{}\" is no directory to write a container to", arguments[1]),
+                     "convert");
+  }
   const InterruptGuard guard;
   ConvertReport report;
   try {

@@ -74,6 +74,7 @@ int main(int argc, char** argv) {
   // A reader that goes away ends the program quietly, also where the parent process has SIGPIPE
   // ignored.
   std::signal(SIGPIPE, SIG_DFL);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow further is an error of its write
   try {
     return cli::run({argv + std::min(argc, 1), argv + argc});
   } catch (const cli::UsageError& error) {

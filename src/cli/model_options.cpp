@@ -100,7 +100,9 @@ std::uint64_t parse_size(const std::string& text, const std::string& option) {
   if (!unit.empty()) {
     power = static_cast<int>(std::string_view("KMGT").find(static_cast<char>(unit[0] & ~0x20))) + 1;
     if (power > 0) unit.remove_prefix(1);
-    if (unit == "B" || unit == "iB") unit = {};
+    for (const std::string_view end_of_unit : {"B", "b", "iB", "ib"}) {
+      if (unit == end_of_unit) unit = {};
+    }
   }
   const double bytes = value * std::pow(1024.0, power);
   if (result.ec != std::errc() || !unit.empty() || !(bytes >= 1 && bytes < 1e18)) {
@@ -241,6 +243,10 @@ ModelArgument take_model(const ModelOptions& options, const std::vector<std::str
 }
 
 std::string only_model(const ModelOptions& options, const std::vector<std::string>& arguments) {
+  // Nothing but a model can be meant: a word that is none is not passed over for the bundled one.
+  if (!options.model && !options.models && !arguments.empty() && !is_model(arguments[0])) {
+    fail(Errc::NotFound, "{}: no such model", arguments[0]);
+  }
   const ModelArgument found = take_model(options, arguments);
   // The list of models has more to say about a name that is none of them.
   if (!found.rest.empty() && options.models && !options.model)

@@ -154,8 +154,8 @@ std::string to_text(const PlanReport& report, bool color) {
     text += fmt::format("{:<14}{}\n", what, value);
   };
   line("model", fmt::format("{}, {} ({})", report.model, report.family, report.layout));
-  line("floor", format_bytes(plan.floor_bytes()));
-  line("recommended", format_bytes(report.recommended_bytes));
+  line("floor", format_needed_bytes(plan.floor_bytes()));
+  line("recommended", format_needed_bytes(report.recommended_bytes));
   line("budget", format_bytes(plan.ceiling) +
                      (plan.fits() ? "" : styled(" (below the floor)", Style::Red, color)));
   line("a token reads", fmt::format("{}: {} of dense weights, {} of experts, {} of context",

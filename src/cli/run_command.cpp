@@ -124,6 +124,8 @@ int run(const RunOptions& options, const std::vector<std::string>& arguments) {
     request.shown_special = special_marker_tokens(ReplyFormat::Plain, engine->tokenizer());
   request.ignore_end = options.ignore_end;
   request.drafts = parse_drafts(options.model);
+  if (options.model.draft.starts_with("mtp") && !engine->config().mtp)
+    options.general.note("--draft mtp: the model has no head that predicts further tokens");
   options.general.detail(fmt::format("{}: {} on {}, context {}, prompt {} tokens, seed {}", model,
                                      engine->config().family, engine->backend().name(),
                                      engine->context_length(), request.prompt.size(),

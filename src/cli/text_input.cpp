@@ -2,8 +2,11 @@
 
 #include <array>
 #include <cerrno>
+#include <filesystem>
+#include <memory>
 #include <system_error>
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -19,23 +22,38 @@ namespace {
 constexpr std::size_t kMaxBytes = 64u << 20;  // far beyond any context
 constexpr const char* kStandardInput = "standard input";
 
-std::string read_stdin() {
+std::string read_stream(int descriptor, const std::string& origin) {
   std::string text;
   std::array<char, 65536> buffer;
   while (true) {
-    const ssize_t n = ::read(STDIN_FILENO, buffer.data(), buffer.size());
+    const ssize_t n = ::read(descriptor, buffer.data(), buffer.size());
     if (n == 0) return text;
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail(Errc::Io, "{}: {}", kStandardInput, std::generic_category().message(errno));
+    if (n < 0) fail(Errc::Io, "{}: {}", origin, std::generic_category().message(errno));
     text.append(buffer.data(), static_cast<std::size_t>(n));
     if (text.size() > kMaxBytes) {
-      fail(Errc::LimitExceeded, "{}: more than {}", kStandardInput, format_bytes(kMaxBytes));
+      fail(Errc::LimitExceeded, "{}: more than {}", origin, format_bytes(kMaxBytes));
     }
   }
 }
 
+// What a shell gives for <(command), and /dev/stdin.
+bool is_stream(const std::string& path) {
+  std::error_code error;
+  const auto type = std::filesystem::status(path, error).type();
+  return type == std::filesystem::file_type::fifo || type == std::filesystem::file_type::socket ||
+         type == std::filesystem::file_type::character;
+}
+
 std::string read_bytes(const std::string& path) {
-  return path == "-" ? read_stdin() : read_text_file(path, kMaxBytes);
+  if (path == "-") return read_stream(STDIN_FILENO, kStandardInput);
+  if (!is_stream(path)) return read_text_file(path, kMaxBytes);
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0)
+    fail(Errc::Io, "{}: cannot open: {}", path, std::generic_category().message(errno));
+  const std::unique_ptr<const int, void (*)(const int*)> closer(
+      &descriptor, [](const int* open) { ::close(*open); });
+  return read_stream(descriptor, path);
 }
 
 const std::string& origin_of(const std::string& path) {

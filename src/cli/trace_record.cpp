@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
 #include "cli/text_input.h"
@@ -100,6 +101,9 @@ int record_trace(const TraceOptions& options, const std::vector<std::string>& ar
   if (!options.output) throw UsageError("-o FILE is missing", "trace");
   if (options.chunk < 0) throw UsageError("--chunk must be 0 (as many as fit) or more", "trace");
   if (options.max_tokens < 0) throw UsageError("--predict must be 0 (no limit) or more", "trace");
+  if (directory_exists(*options.output)) {
+    throw UsageError(fmt::format("-o {}: is a directory; give a file", *options.output), "trace");
+  }
   const auto [model, words] = take_model(options.model, arguments);
   const auto prompts = find_prompts(options, words);
   const InterruptGuard guard;

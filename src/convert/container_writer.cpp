@@ -101,21 +101,55 @@ ContainerWriter::~ContainerWriter() {
   }
 }
 
+// The files of the container that is in the directory; none when that cannot be told.
+std::set<std::string> ContainerWriter::files_of_old() const {
+  std::set<std::string> paths;
+  if (!holds_container(directory_)) return paths;
+  try {
+    const auto old = parse_manifest(read_text_file(path(kManifestFile)), path(kManifestFile));
+    for (std::size_t i = 0; i < old.files.size(); ++i) {
+      for (const DataFile& file : data_files(old, i, directory_)) paths.insert(file.path);
+    }
+  } catch (const Error&) {  // damaged: one reason to start over
+  }
+  return paths;
+}
+
+// Removes what this container replaces, once it is known that there is room for it.
+void ContainerWriter::start_over() {
+  std::set<std::string> replaced;
+  for (const std::string& name : list_files(directory_)) {
+    if (is_our_file(name)) replaced.insert(path(name));
+  }
+  const std::set<std::string> of_old = files_of_old();
+  const bool unfinished = read_progress(path(kProgressFile)).has_value();
+  std::vector<DataFile> wanted;
+  for (std::size_t i = 0; i < manifest_.files.size(); ++i) {
+    for (DataFile& file : data_files(manifest_, i, directory_)) {
+      const bool elsewhere = !manifest_.files[i].stripes.empty();
+      if (file_exists(file.path)) {
+        if (elsewhere && !unfinished && !of_old.contains(file.path)) {
+          fail(Errc::BadInput,
+               "{}: is already there and does not belong to the container in {}; give another "
+               "directory to --stripe, or remove the file",
+               file.path, directory_);
+        }
+        replaced.insert(file.path);
+      }
+      wanted.push_back(std::move(file));
+    }
+  }
+  check_disk_space(wanted, options_.free, {replaced.begin(), replaced.end()});
+  remove_file(path(kManifestFile));  // first: from here on nothing opens
+  sync_directory(directory_);
+  remove_file(path(kProgressFile));
+  for (const std::string& file : replaced) remove_file(file);
+}
+
 // The directory may hold nothing, or this container under construction.
 void ContainerWriter::prepare_directories(const WriterOptions& options) {
   const std::optional<FoundProgress> found = read_progress(path(kProgressFile));
-  if (options.start_over) {
-    remove_file(path(kManifestFile));  // first: from here on nothing opens
-    sync_directory(directory_);
-    remove_file(path(kProgressFile));
-    for (const std::string& name : list_files(directory_)) {
-      if (is_our_file(name)) remove_file(path(name));
-    }
-    for (std::size_t i = 0; i < manifest_.files.size(); ++i) {
-      for (const DataFile& file : data_files(manifest_, i, directory_)) remove_file(file.path);
-    }
-    return;
-  }
+  if (options.start_over) return start_over();
   const bool ours = found && found->header.value("identity", Json()) == options.identity;
   if (holds_container(directory_) && !ours) {
     fail(Errc::BadInput,
@@ -247,6 +281,7 @@ void ContainerWriter::write_text(const std::string& name, std::string_view conte
   MOEFLUX_ASSERT(is_plain_file_name(name) && !is_our_file(name));
   if (published_) return;
   write_whole_file(path(name), content);
+  manifest_.texts.push_back({name, content.size(), checksum(content)});
 }
 
 void ContainerWriter::finish(const ScrubOptions& verify,

@@ -38,7 +38,10 @@ void refuse_checkpoints(const std::string& to) {
 }
 
 // --force removes files of the names that the container will have: never the source's own.
-void refuse_own_files(const ModelSource& source, const ContainerSpec& spec, const std::string& to) {
+void refuse_own_files(const ModelSource& source, const ContainerSpec& spec,
+                      const std::string& given) {
+  // As it will be once directories on the way have been made: "new/../model" is "model".
+  const std::string to = fs::weakly_canonical(fs::absolute(given)).string();
   std::error_code ignored;
   if (fs::equivalent(source.path(), to, ignored)) {
     fail(Errc::BadInput, "{}: is the model to convert; give another directory", to);

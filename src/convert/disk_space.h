@@ -16,7 +16,9 @@ using FreeBytes = std::function<std::uint64_t(const std::string& directory)>;
 std::uint64_t free_bytes(const std::string& directory);
 
 // Throws Error(Io) with both numbers when a drive has less room than the files on it still take.
-// Space that a file already has counts. The directories must exist.
-void check_disk_space(const std::vector<DataFile>& files, const FreeBytes& free);
+// Space that a file already has counts, also that of the files in `replaced`, which will be removed
+// before anything is written. The directories must exist.
+void check_disk_space(const std::vector<DataFile>& files, const FreeBytes& free,
+                      const std::vector<std::string>& replaced = {});
 
 }  // namespace moeflux

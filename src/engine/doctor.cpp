@@ -43,9 +43,11 @@ std::string without_directories(std::string message, const std::string& path) {
   std::error_code error;
   for (std::string directory : {fs::canonical(path, error).string(), path}) {
     while (!directory.empty() && directory.back() == '/') directory.pop_back();
-    for (std::size_t at = 0; directory.size() > 1 && at != std::string::npos;) {
+    for (std::size_t at = 0; directory.size() > 1;) {
       at = message.find(directory, at);
-      if (at != std::string::npos) message.replace(at, directory.size(), last_part(path));
+      if (at == std::string::npos) break;
+      message.replace(at, directory.size(), last_part(path));
+      at += last_part(path).size();
     }
   }
   return message;
@@ -136,9 +138,12 @@ void measure_disk(const DoctorOptions& options, const Effort& effort, Steps& ste
     StorageDescription storage = describe_storage(directory);
     report.storage = {storage};
     TestFile::Options file;
-    file.bytes = std::min<std::uint64_t>(effort.test_file_bytes, storage.free_bytes / 4);
-    if (file.bytes < 4 * report.record_bytes) {
-      fail(Errc::Io, "only {} MiB are free, too little for a test file", storage.free_bytes / kMiB);
+    const std::uint64_t least = 4 * report.record_bytes;
+    file.bytes = std::clamp<std::uint64_t>(storage.free_bytes / 4, least,
+                                           std::max(effort.test_file_bytes, least));
+    if (storage.free_bytes < 2 * least) {
+      fail(Errc::Io, "only {} MiB are free, too little for a test file of {} MiB",
+           storage.free_bytes / kMiB, least / kMiB);
     }
     file.max_seconds = effort.write_seconds;
     file.progress = [&](std::uint64_t done) {

@@ -69,7 +69,7 @@ bool is_remote(std::string_view file_system) {
   return false;
 }
 
-void check_storage(const StorageDescription& s, Findings& out) {
+void check_storage(const StorageDescription& s, bool examined, Findings& out) {
   const bool in_memory = s.file_system == "tmpfs" || s.file_system == "ramfs";
   if (in_memory) {
     out.push_back(
@@ -82,7 +82,7 @@ void check_storage(const StorageDescription& s, Findings& out) {
          fmt::format("the files come through {}, from another machine or the host", s.file_system),
          "a local solid-state drive is usually several times faster"});
   }
-  if (!s.alignment.direct() && !in_memory) {
+  if (examined && !s.alignment.direct() && !in_memory) {
     out.push_back({Severity::Warning, "no_direct_io",
                    fmt::format("{} has no direct I/O here: experts pass through the page cache, "
                                "which takes memory and time, and speeds are those of that cache",
@@ -220,7 +220,8 @@ std::vector<Finding> find_problems(const DoctorReport& report) {
   Findings found;
   check_model(report, found);
   check_uring(report, found);
-  for (const StorageDescription& storage : report.storage) check_storage(storage, found);
+  for (const StorageDescription& storage : report.storage)
+    check_storage(storage, report.disk_error.empty(), found);
   check_disk(report, found);
   check_memory(report, found);
   check_cpu(report, found);

@@ -50,7 +50,7 @@ Engine::Engine(std::shared_ptr<const ModelSource> source, const EngineOptions& o
     fail(Errc::OutOfMemory,
          "{}: needs at least {} of memory with a context of {} tokens, but only {} are allowed; "
          "allow more or shorten the context with -c",
-         this->path(), format_bytes(plan_.floor_bytes()), context_length_,
+         this->path(), format_needed_bytes(plan_.floor_bytes()), context_length_,
          format_bytes(plan_.ceiling));
   }
   governor_ = LookaheadGovernor::for_top_k(sizes_.top_k());

@@ -113,7 +113,8 @@ void check(const SyntheticTraceOptions& o) {
   if (!sizes || !shape) {
     fail(Errc::BadInput,
          "no trace of {} tokens through {} layers of {} experts, {} at a time, with skew {} and "
-         "locality {}",
+         "locality {}: at least one of each, no more at a time than there are experts, at most "
+         "16384 experts and a million tokens; skew and locality from 0 to 10",
          o.n_tokens, o.n_layers, o.n_experts, o.top_k, o.skew, o.locality);
   }
 }

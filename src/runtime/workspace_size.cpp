@@ -74,8 +74,8 @@ WidestOps widest_ops(const ModelConfig& config, std::int64_t n) {
     ops.d_value = std::max(ops.d_value, d_value);
     ops.d_latent = std::max(ops.d_latent, d_latent);
   };
-  const auto feed_forward = [&](std::int64_t rows, std::int64_t d_ff) {
-    ops.ffn_rows = std::max(ops.ffn_rows, rows);
+  const auto feed_forward = [&](std::int64_t d_ff) {
+    ops.ffn_rows = n;
     ops.d_ff = std::max(ops.d_ff, d_ff);
     ops.cols = std::max(ops.cols, d_ff);
   };
@@ -93,13 +93,13 @@ WidestOps widest_ops(const ModelConfig& config, std::int64_t n) {
       head(mla.d_nope + mla.d_rope, mla.d_value, mla.kv_rank + mla.d_rope);
     }
     if (const auto* s = std::get_if<DenseFfnSpec>(&layer.ffn)) {
-      feed_forward(n, s->d_ff);
+      feed_forward(s->d_ff);
     } else {
       const auto& moe = std::get<MoeSpec>(layer.ffn);
-      feed_forward(n * moe.top_k, moe.d_expert);
-      feed_forward(n, moe.d_shared);
+      feed_forward(moe.d_shared);
+      ops.expert_rows = std::max(ops.expert_rows, n * (moe.top_k + 1));  // the shared one may join
       ops.d_expert = std::max<std::int64_t>(ops.d_expert, moe.d_expert);
-      if (moe.d_shared == moe.d_expert) ops.ffn_rows = std::max(ops.ffn_rows, n * (moe.top_k + 1));
+      ops.cols = std::max<std::int64_t>(ops.cols, moe.d_expert);
     }
   };
   input(n, config.d_model);

@@ -17,7 +17,7 @@ HttpError too_large(const CatalogEntry& entry, std::uint64_t floor, std::uint64_
   return HttpError(400, "invalid_request_error",
                    fmt::format("{} needs at least {} of memory, but {} are all that models may "
                                "take; start the server with a larger --ram or a smaller --ctx-size",
-                               entry.name, format_bytes(floor), format_bytes(ceiling)))
+                               entry.name, format_needed_bytes(floor), format_bytes(ceiling)))
       .with_param("model")
       .with_number("needed_bytes", static_cast<std::int64_t>(floor))
       .with_number("allowed_bytes", static_cast<std::int64_t>(ceiling));

@@ -129,6 +129,11 @@ std::shared_ptr<const ModelSource> open_container(const std::string& directory,
   add_tensors(*source, manifest, records);
   for (const ContainerBank& bank : manifest.banks) add_bank(*source, bank, checksums, records);
   source->set_records(std::move(records));
+  std::vector<TextRecord> texts;
+  for (const ContainerText& text : manifest.texts) {
+    texts.push_back({text.name, path_in(directory, text.name), text.bytes, text.checksum});
+  }
+  source->set_text_records(std::move(texts));
   return source;
 }
 

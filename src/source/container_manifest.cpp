@@ -141,6 +141,19 @@ ContainerTensor read_tensor(const std::string& name, const JsonFields& fields,
   return tensor;
 }
 
+ContainerText read_container_text(const JsonFields& fields) {
+  ContainerText text;
+  text.name = fields.string("name");
+  if (!is_plain_file_name(text.name)) {
+    fail(Errc::BadInput, "{}: \"name\" must be a plain file name", fields.origin());
+  }
+  text.bytes = byte_count(fields, "bytes");
+  if (!parse_checksum(fields.string("checksum"), text.checksum)) {
+    fail(Errc::BadInput, "{}: \"checksum\" must be 16 hexadecimal digits", fields.origin());
+  }
+  return text;
+}
+
 void check_planes(const ContainerBank& bank, const JsonFields& fields) {
   std::vector<const ContainerPlane*> planes;
   for (const ContainerPlane& plane : bank.planes) planes.push_back(&plane);
@@ -224,7 +237,8 @@ class TopLevel {
       fail(Errc::BadInput, "{}: must be a JSON object", origin);
     }
     for (const auto field : members) {
-      if (field.key == "files" || field.key == "tensors" || field.key == "banks") {
+      if (field.key == "files" || field.key == "tensors" || field.key == "banks" ||
+          field.key == "texts") {
         lists_.emplace(field.key, field.value);
       } else if (is_head_key(field.key)) {
         head_[std::string(field.key)] =
@@ -234,6 +248,7 @@ class TopLevel {
   }
 
   JsonFields head() const { return {head_, origin_}; }
+  bool has(const std::string& key) const { return lists_.contains(key); }
 
   // Calls read(name, fields) for every entry of an array, or of an object, which has names.
   template <class Read>
@@ -355,6 +370,11 @@ ContainerManifest parse_manifest(std::string_view json, const std::string& origi
   top.for_each("banks", [&](const std::string& /*name*/, const JsonFields& fields) {
     manifest.banks.push_back(read_bank(fields, manifest.files));
   });
+  if (top.has("texts")) {
+    top.for_each("texts", [&](const std::string& /*name*/, const JsonFields& fields) {
+      manifest.texts.push_back(read_container_text(fields));
+    });
+  }
   check_whole(manifest, origin);
   return manifest;
 }

@@ -61,6 +61,13 @@ struct ContainerBank {
   std::vector<ContainerPlane> planes;
 };
 
+// A file that is no weights: the config, the tokenizer, the template.
+struct ContainerText {
+  std::string name;
+  std::uint64_t bytes = 0;
+  std::uint64_t checksum = 0;
+};
+
 struct ContainerManifest {
   std::string fingerprint;
   std::string source_layout;
@@ -68,6 +75,7 @@ struct ContainerManifest {
   std::vector<ContainerFile> files;
   std::vector<ContainerTensor> tensors;
   std::vector<ContainerBank> banks;
+  std::vector<ContainerText> texts;  // of older containers none
 
   std::uint64_t n_records() const;
 };

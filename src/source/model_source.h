@@ -84,6 +84,12 @@ struct DiskPiece {
   std::uint64_t bytes = 0;
 };
 
+struct TextRecord {
+  std::string name, path;
+  std::uint64_t bytes = 0;
+  std::uint64_t checksum = 0;
+};
+
 class ModelSource {
  public:
   enum class Layout { Safetensors, Mlx, FlashMoe, Container };
@@ -117,6 +123,8 @@ class ModelSource {
 
   // By file and offset, disjoint. Empty unless a container.
   std::span<const Record> records() const { return records_; }
+  // Files that are no weights and have a checksum. Empty unless a container.
+  std::span<const TextRecord> text_records() const { return text_records_; }
   // The record that the whole extent lies in; null when there is none.
   const Record* find_record(const Extent& extent) const;
 
@@ -124,6 +132,7 @@ class ModelSource {
   int add_file(SourceFile file);  // returns its index
   // Throws Error when one is outside of its file or two overlap.
   void set_records(std::vector<Record> records);
+  void set_text_records(std::vector<TextRecord> records) { text_records_ = std::move(records); }
   void set_conventions(Layout layout) { conventions_ = layout; }
   void set_fingerprint(std::string fingerprint) { fingerprint_ = std::move(fingerprint); }
   // Throws Error when the invariant does not hold or the name is taken.
@@ -152,6 +161,7 @@ class ModelSource {
   std::vector<int> first_disk_file_;  // of each of files_
   std::vector<DiskFile> disk_files_;
   std::vector<Record> records_;
+  std::vector<TextRecord> text_records_;
   std::string fingerprint_;
   std::map<std::string, TensorInfo, std::less<>> tensors_;
   std::map<std::string, UnreadTensor, std::less<>> unread_;

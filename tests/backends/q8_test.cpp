@@ -525,10 +525,9 @@ TEST(RoundedBackend, LongFeedForwardsAreTakenInParts) {
       expect_same_bits(want, got, fmt::format("{}, {}", precision_name(precision), lists));
       EXPECT_LE(backend->scratch_bytes(), cpu_scratch_bytes({.matmul_values = 0,
                                                              .cols = d_ff,
-                                                             .ffn_rows = n,
                                                              .d_model = d,
-                                                             .d_ff = d_ff,
-                                                             .d_expert = d_ff},
+                                                             .ffn_rows = n,
+                                                             .d_ff = d_ff},
                                                             2));
     }
   }

@@ -73,6 +73,10 @@ TEST(MemoryBudget, ThreadsShareIt) {
 
 TEST(FormatBytes, Units) {
   EXPECT_EQ(format_bytes(0), "0 B");
+  EXPECT_EQ(format_needed_bytes(1023), "1023 B");
+  EXPECT_EQ(format_needed_bytes(1024), "1.0 KiB");
+  EXPECT_EQ(format_needed_bytes(1025), "1.1 KiB");
+  EXPECT_EQ(format_needed_bytes((std::uint64_t{1} << 30) + 1), "1.1 GiB");
   EXPECT_EQ(format_bytes(1023), "1023 B");
   EXPECT_EQ(format_bytes(1024), "1.0 KiB");
   EXPECT_EQ(format_bytes(1536), "1.5 KiB");

@@ -1,5 +1,7 @@
 #include <cstdlib>
+#include <filesystem>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -20,6 +22,26 @@ TEST(DoctorCommandTest, ReportsAsText) {
     EXPECT_NE(outcome.out.find(part), std::string::npos) << part << " is not in: " << outcome.out;
   }
   EXPECT_EQ(outcome.out.find('\033'), std::string::npos);  // no colours in a pipe
+}
+
+// Damaged models are what it is asked about, by any way to write their path.
+TEST(DoctorCommandTest, ADamagedModelByItsBareName) {
+  const TempDir dir;
+  std::filesystem::create_directory(dir.file("bad"));
+  dir.write("bad/config.json", "{");
+  const std::string command =
+      fmt::format("cd '{}' && exec '{}' doctor --quick bad", dir.path(), program_path());
+  const Outcome outcome = Program("/bin/sh", {"-c", command}).finish();
+  EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
+  EXPECT_NE(outcome.out.find("config.json"), std::string::npos) << outcome.out;
+}
+
+TEST(DoctorCommandTest, LargeRecordsGetALargeTestFile) {
+  const TempDir dir;
+  const Outcome outcome = run_moeflux({"doctor", "--quick", "--json", "--record", "40M", dir.path()});
+  const Json json = parse_json(outcome.out, "stdout");
+  EXPECT_GE(json["test_file_bytes"], 160 << 20);
+  for (const Json& finding : json["findings"]) EXPECT_NE(finding["id"], "disk_unreadable");
 }
 
 TEST(DoctorCommandTest, ReportsAsJson) {

@@ -41,6 +41,10 @@ TEST(ErrorsTest, NoBundledModel) {
                                   {.text = "", .env = {{"MOEFLUX_MODEL", ""}}})
                               .finish();
   expect_failure(outcome, 1, {"no model given", "-m MODEL"});
+  expect_failure(Program(directory.file("a/b/moeflux"), {"check", "typo"},
+                         {.text = "", .env = {{"MOEFLUX_MODEL", ""}}})
+                     .finish(),
+                 1, {"typo: no such model"});
 }
 
 TEST(ErrorsTest, UnknownOptionsAndCommandsSuggestTheRightOne) {
@@ -55,6 +59,7 @@ TEST(ErrorsTest, UnknownOptionsAndCommandsSuggestTheRightOne) {
 }
 
 TEST(ErrorsTest, OptionsWithBadValues) {
+  expect_failure(run_moeflux({"run", "--ram", "much", "hi"}), 2, {"--ram", "moeflux run --help"});
   expect_failure(run_moeflux({"run", "-n", "many", "hi"}), 2,
                  {"--predict", "\"many\"", "whole number"});
   expect_failure(run_moeflux({"run", "--temp", "hot", "hi"}), 2, {"--temp", "\"hot\"", "number"});
@@ -113,7 +118,17 @@ TEST(ErrorsTest, InvalidUtf8IsRefusedWithItsOffset) {
 }
 
 TEST(ErrorsTest, TooLittleMemorySaysWhatIsNeeded) {
-  expect_failure(run_moeflux({"run", "--ram", "1M", "hi"}), 1, {"needs at least", "1.0 MiB", "-c"});
+  const Outcome refused = run_moeflux({"run", "--ram", "1M", "hi"});
+  expect_failure(refused, 1, {"needs at least", "1.0 MiB", "-c"});
+  // What it asks for is enough.
+  const std::string before = "needs at least ";
+  for (const char* context : {"100", "333", "1000"}) {
+    const Outcome again = run_moeflux({"run", "--ram", "1M", "-c", context, "-n", "1", "hi"});
+    const std::size_t at = again.err.find(before) + before.size();
+    const std::string enough = again.err.substr(at, again.err.find(" MiB", at) - at) + "M";
+    const Outcome outcome = run_moeflux({"run", "--ram", enough, "-c", context, "-n", "1", "hi"});
+    EXPECT_EQ(outcome.exit_code, 0) << enough << ": " << outcome.err;
+  }
 }
 
 TEST(ErrorsTest, AModelWithoutATokenizerCannotAnswer) {

@@ -11,6 +11,8 @@ TEST(ParseSizeTest, KnowsTheUnits) {
   EXPECT_EQ(parse_size("512m", "--ram"), std::uint64_t{512} << 20);
   EXPECT_EQ(parse_size("6G", "--ram"), std::uint64_t{6} << 30);
   EXPECT_EQ(parse_size("1.5GiB", "--ram"), std::uint64_t{3} << 29);
+  EXPECT_EQ(parse_size("2gib", "--ram"), std::uint64_t{2} << 30);
+  EXPECT_EQ(parse_size("2mb", "--ram"), std::uint64_t{2} << 20);
   EXPECT_EQ(parse_size("2TB", "--ram"), std::uint64_t{2} << 40);
   EXPECT_EQ(parse_size("7B", "--ram"), 7u);
 }

@@ -58,6 +58,8 @@ TEST(RunTest, ReadsThePromptFromFileOrStandardInput) {
   EXPECT_EQ(run_moeflux({"run", "--no-think"}, {.text = std::string(kQuestion) + "\n"}).out,
             kAnswer);
   EXPECT_EQ(run_moeflux({"run", "--no-think", "-f", "-"}, {.text = kQuestion}).out, kAnswer);
+  EXPECT_EQ(run_moeflux({"run", "--no-think", "-f", "/dev/stdin"}, {.text = kQuestion}).out,
+            kAnswer);
   EXPECT_EQ(run_moeflux({"run", "--no-think", "-p", kQuestion}, {.text = "not this"}).out, kAnswer);
 }
 

@@ -51,6 +51,10 @@ TEST_F(ConvertErrors, TheSourceItselfAsTarget) {
   fs::create_directory_symlink(to_, dir_.file("link"));
   expect_error(Errc::BadInput, {"is the model to convert"},
                [&] { convert(to_, dir_.file("link"), force); });
+  // A path that is the source only once a directory on its way has been made.
+  expect_error(Errc::BadInput, {"is the model to convert"},
+               [&] { convert(to_, dir_.file("new/../out"), force); });
+  EXPECT_FALSE(fs::exists(dir_.file("new")));
   // Its files as stripes of the new one.
   force.stripes = {{to_, 1}};
   expect_error(Errc::BadInput, {"belongs to the model to convert"},
@@ -68,6 +72,32 @@ TEST_F(ConvertErrors, ACompleteContainerIsNotReplacedUnasked) {
   force.force = true;
   convert(fixture_path("dsv3-kimi"), to_, force);
   EXPECT_EQ(describe_model(*open_source(to_)).config.family, "deepseek_v3");
+}
+
+TEST_F(ConvertErrors, WithoutRoomTheOldContainerStays) {
+  convert(from_, to_, {});
+  const auto before = directory_bytes(to_);
+  ConvertOptions force;
+  force.force = true;
+  force.free = [](const std::string&) { return std::uint64_t{1} << 20; };
+  expect_error(Errc::Io, {"are free"}, [&] { convert(fixture_path("dsv3-kimi"), to_, force); });
+  EXPECT_EQ(directory_bytes(to_), before);
+}
+
+TEST_F(ConvertErrors, StripesOfAnotherContainerAreNotReplaced) {
+  ConvertOptions striped;
+  striped.stripes = {{dir_.file("a"), 1}, {dir_.file("b"), 1}};
+  convert(from_, to_, striped);
+  const auto before = directory_bytes(dir_.file("a"));
+  const std::string other = dir_.file("other");
+  convert(from_, other, {});
+  striped.force = true;
+  expect_error(Errc::BadInput, {dir_.file("a"), "does not belong to", other},
+               [&] { convert(from_, other, striped); });
+  EXPECT_EQ(directory_bytes(dir_.file("a")), before);
+  EXPECT_TRUE(fs::exists(other + "/moeflux.json"));
+  convert(from_, to_, striped);  // its own
+  EXPECT_EQ(directory_bytes(dir_.file("a")), before);
 }
 
 TEST_F(ConvertErrors, OtherOptionsDoNotResume) {

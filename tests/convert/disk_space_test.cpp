@@ -34,6 +34,15 @@ TEST(DiskSpace, WhatAFileHasCounts) {
   });
 }
 
+TEST(DiskSpace, WhatIsReplacedComesBack) {
+  const test::TempDir dir;
+  dir.write("old", std::string(2 * kMiB, 'x'));
+  const std::vector<DataFile> files{{dir.file("new"), 3 * kMiB}};
+  check_disk_space(files, with(65 * kMiB), {dir.file("old"), dir.file("missing")});
+  expect_error(Errc::Io, {"67.0 MiB", "66.0 MiB are free"},
+               [&] { check_disk_space(files, with(64 * kMiB), {dir.file("old")}); });
+}
+
 TEST(DiskSpace, AsksTheFilesystem) {
   const test::TempDir dir;
   EXPECT_GT(free_bytes(dir.path()), 0u);

@@ -63,10 +63,26 @@ TEST_F(ScrubTest, AnIntactContainer) {
   };
   const ScrubReport report = scrub(*source_, options);
   EXPECT_TRUE(report.damage.empty());
-  EXPECT_EQ(report.n_checksums, source_->records().size());
-  EXPECT_EQ(report.n_checksums, 39u + 21);
+  EXPECT_EQ(source_->records().size(), 39u + 21);
+  EXPECT_EQ(report.n_checksums, source_->records().size() + source_->text_records().size());
   EXPECT_EQ(last, report.bytes);
   EXPECT_EQ(total, report.bytes);
+}
+
+TEST_F(ScrubTest, FindsChangedTexts) {
+  ASSERT_FALSE(source_->text_records().empty());
+  bool has_config = false;
+  for (const TextRecord& text : source_->text_records()) {
+    has_config |= text.name == "config.json";
+    const Flip flip(text.path, text.bytes / 2, 1);
+    const ScrubReport report = scrub(*source_, {});
+    ASSERT_EQ(report.damage.size(), 1u) << text.name;
+    EXPECT_EQ(report.damage[0].name, text.name);
+    EXPECT_NE(report.damage[0].what.find("not as it was converted"), std::string::npos);
+  }
+  EXPECT_TRUE(has_config);
+  fs::remove(source_->text_records()[0].path);
+  EXPECT_EQ(scrub(*source_, {}).damage.size(), 1u);
 }
 
 TEST_F(ScrubTest, FindsEachFlippedBitAndNamesItsPlace) {

@@ -48,10 +48,12 @@ std::int64_t attention_part_floats(const WidestOps& ops) {
 std::uint64_t cpu_scratch_bytes(const WidestOps& ops, int n_threads) {
   // Two digits of 8 bits, and two floats for every group of 32 or more; padded.
   const auto rounded = [](std::int64_t values) { return values * 5 / 2; };
-  const std::int64_t n_rows = std::min(ops.ffn_rows, cpu::kRoundedRowsAtOnce);
-  const std::int64_t ffn_rows = std::min(ops.ffn_rows, cpu::kFfnRowsAtOnce);
-  const std::int64_t inputs = rounded(std::max(ops.matmul_values, n_rows * ops.d_model));
-  const std::int64_t hidden = rounded(n_rows * ops.d_ff);
+  const auto rows = [](std::int64_t n) { return std::min(n, cpu::kRoundedRowsAtOnce); };
+  const std::int64_t most_rows = std::max(ops.ffn_rows, ops.expert_rows);
+  const std::int64_t ffn_rows = std::min(most_rows, cpu::kFfnRowsAtOnce);
+  const std::int64_t inputs = rounded(std::max(ops.matmul_values, rows(most_rows) * ops.d_model));
+  const std::int64_t hidden =
+      rounded(std::max(rows(ops.ffn_rows) * ops.d_ff, rows(ops.expert_rows) * ops.d_expert));
   const std::int64_t gathered = ffn_rows * ops.d_model * std::int64_t{sizeof(float)};
   constexpr std::int64_t kDecodedRows = 32;
   const std::int64_t columns = std::max(ops.d_expert, std::max(ops.d_ff, ops.d_model) / 8 + 320);
