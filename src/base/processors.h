@@ -19,7 +19,7 @@ double processor_quota(const std::string& root = "/");
 // processors in `usable` (by number), since two on a core share its units, and no more than control
 // groups allow at a time.
 int default_thread_count(const std::vector<int>& usable, const std::string& root = "/");
-int default_thread_count();  // with the processors this process may run on
+int default_thread_count();               // with the processors this process may run on
 int thread_count_or_default(int wanted);  // 0: the default
 
 // Spreads memory that was not touched yet over all memory nodes, so that threads everywhere read it

@@ -30,7 +30,7 @@ struct ModelOptions {
   std::string draft = "off";  // where a command has the option
   bool preload = false, no_profile = false;
   int n_sessions = 1, n_checkpoints = 0;  // not options: what the command needs
-  std::uint64_t other_bytes = 0;  // of --ram, for what the command keeps beside the engine
+  std::uint64_t other_bytes = 0;          // of --ram, for what the command keeps beside the engine
 };
 
 void add_model_option(Command& command, ModelOptions& options);   // -m, and:

@@ -211,8 +211,8 @@ std::string to_text(const ModelSummary& s) {
                   s.context_bytes_fixed > 0
                       ? fmt::format(" and {} of state", format_bytes(s.context_bytes_fixed))
                       : ""));
-  line("memory floor",
-       fmt::format("{} with a context of {} tokens", format_needed_bytes(s.floor_bytes), s.floor_context));
+  line("memory floor", fmt::format("{} with a context of {} tokens",
+                                   format_needed_bytes(s.floor_bytes), s.floor_context));
   line("vocabulary", s.n_token_ids == 0
                          ? fmt::format("{}, no tokenizer", s.n_vocab)
                          : fmt::format("{}, tokenizer with {} ids", s.n_vocab, s.n_token_ids));

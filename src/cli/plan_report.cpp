@@ -76,7 +76,11 @@ std::vector<Placement> placements(const PlanReport& report) {
 std::string budget_rows(const PlanReport& report) {
   std::string text = fmt::format("  {:<10}{:>11}{:>10}{:>11}{:>13}{:>9}  {}\n", "budget", "memory",
                                  "cached", "hit rate", "drive/token", "tok/s", "limited by");
-  std::vector<PlannedBudget> rows = report.budgets;
+  std::vector<PlannedBudget> rows;
+  for (const PlannedBudget& each : report.budgets) {
+    // Of a small model, what long passes take holds all experts already.
+    if (each.plan.n_slots < each.plan.max_slots || each.name == "all") rows.push_back(each);
+  }
   rows.push_back(report.budget);
   for (const PlannedBudget& row : rows) {
     const MemoryPlan& plan = row.plan;

@@ -117,8 +117,8 @@ class Scrubber {
     try {
       const std::string content = read_text_file(text.path);
       if (content.size() != text.bytes || checksum(content) != text.checksum) {
-        report.damage.push_back({text.name, text.path,
-                                 "is not as it was converted: damaged, or changed by somebody"});
+        report.damage.push_back(
+            {text.name, text.path, "is not as it was converted: damaged, or changed by somebody"});
       }
     } catch (const Error& error) {
       report.damage.push_back({text.name, text.path, error.what()});

@@ -105,8 +105,7 @@ MemoryPlan plan_with_batch(const ModelConfig& config, const ModelSizes& sizes,
                                                       .max_drafts = options.max_drafts});
   plan.max_batch = std::min(max_batch, options.context_length * options.n_sessions);
   plan.kernel_bytes = cpu_scratch_bytes(widest_ops(config, plan.max_batch), options.n_threads);
-  plan.scratch_bytes =
-      workspace_floats(config, plan.max_batch) * sizeof(float) + plan.kernel_bytes;
+  plan.scratch_bytes = workspace_floats(config, plan.max_batch) * sizeof(float) + plan.kernel_bytes;
   plan.max_drafts = options.max_drafts;
   plan.draft_bytes = static_cast<std::uint64_t>(options.n_sessions) *
                      Decoder::bytes_needed(config, plan.max_batch, options.max_drafts);

@@ -14,7 +14,7 @@
 
 namespace moeflux {
 
-inline constexpr int kContainerVersion = 2;  // the first was 1: without panels
+inline constexpr int kContainerVersion = 2;              // the first was 1: without panels
 inline constexpr std::uint64_t kRecordAlignment = 4096;  // of records, stripes and dense tensors
 inline constexpr std::uint64_t kPlaneAlignment = 64;     // of planes in a record
 inline constexpr std::uint64_t kMaxContainerRecords = 1u << 23;

@@ -66,9 +66,8 @@ std::string manifest_text(const ContainerManifest& manifest) {
   }
   for (const ContainerBank& bank : manifest.banks) json["banks"].push_back(bank_json(bank));
   for (const ContainerText& text : manifest.texts) {
-    json["texts"].push_back({{"name", text.name},
-                             {"bytes", text.bytes},
-                             {"checksum", checksum_text(text.checksum)}});
+    json["texts"].push_back(
+        {{"name", text.name}, {"bytes", text.bytes}, {"checksum", checksum_text(text.checksum)}});
   }
   return dump_json(json, 1) + "\n";
 }

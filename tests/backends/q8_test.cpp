@@ -523,12 +523,10 @@ TEST(RoundedBackend, LongFeedForwardsAreTakenInParts) {
       for (std::int64_t first = 0; first < n; first += at_once) run(first, at_once, want.data());
       run(0, n, got.data());
       expect_same_bits(want, got, fmt::format("{}, {}", precision_name(precision), lists));
-      EXPECT_LE(backend->scratch_bytes(), cpu_scratch_bytes({.matmul_values = 0,
-                                                             .cols = d_ff,
-                                                             .d_model = d,
-                                                             .ffn_rows = n,
-                                                             .d_ff = d_ff},
-                                                            2));
+      EXPECT_LE(
+          backend->scratch_bytes(),
+          cpu_scratch_bytes(
+              {.matmul_values = 0, .cols = d_ff, .d_model = d, .ffn_rows = n, .d_ff = d_ff}, 2));
     }
   }
 }

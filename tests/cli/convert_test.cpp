@@ -25,7 +25,7 @@ TEST(ConvertCommand, ConvertsChecksAndRuns) {
   EXPECT_TRUE(contains(converted.out, "576 experts, written and verified")) << converted.out;
   const Outcome checked = run_moeflux({"check", to});
   EXPECT_EQ(checked.exit_code, 0);
-  EXPECT_TRUE(contains(checked.out, "ok 898 checksums")) << checked.out;
+  EXPECT_TRUE(contains(checked.out, "ok 903 checksums")) << checked.out;
   const std::vector<std::string> question{"--no-think", "What is 12 + 30?"};
   const Outcome from_container = run_moeflux({"run", "-m", to, question[0], question[1]});
   EXPECT_EQ(from_container.out, run_moeflux({"run", "-m", kDemo, question[0], question[1]}).out);

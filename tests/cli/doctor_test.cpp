@@ -38,7 +38,8 @@ TEST(DoctorCommandTest, ADamagedModelByItsBareName) {
 
 TEST(DoctorCommandTest, LargeRecordsGetALargeTestFile) {
   const TempDir dir;
-  const Outcome outcome = run_moeflux({"doctor", "--quick", "--json", "--record", "40M", dir.path()});
+  const Outcome outcome =
+      run_moeflux({"doctor", "--quick", "--json", "--record", "40M", dir.path()});
   const Json json = parse_json(outcome.out, "stdout");
   EXPECT_GE(json["test_file_bytes"], 160 << 20);
   for (const Json& finding : json["findings"]) EXPECT_NE(finding["id"], "disk_unreadable");

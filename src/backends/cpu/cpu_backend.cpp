@@ -60,9 +60,8 @@ std::uint64_t cpu_scratch_bytes(const WidestOps& ops, int n_threads) {
   const std::int64_t product = kDecodedRows * (ops.cols + 64) + ffn_rows * columns;
   const std::int64_t floats_per_thread =
       std::max(product, attention_floats(ops)) + attention_part_floats(ops);
-  return static_cast<std::uint64_t>(
-      inputs + hidden + gathered +
-      n_threads * floats_per_thread * std::int64_t{sizeof(float)});
+  return static_cast<std::uint64_t>(inputs + hidden + gathered +
+                                    n_threads * floats_per_thread * std::int64_t{sizeof(float)});
 }
 
 namespace cpu {

@@ -63,7 +63,7 @@ class CpuBackend final : public Backend {
     return fast(op.gate) && op.up.format == op.gate.format && fast(op.down);
   }
   void fast_ffns(std::span<const FfnOp> ops);  // of the same shapes and formats
-  void exact_ffn(const FfnOp& op);  // of at most kFfnRowsAtOnce rows
+  void exact_ffn(const FfnOp& op);             // of at most kFfnRowsAtOnce rows
   void exact_rows(const WeightView& w, std::int64_t begin, std::int64_t end, const float* x,
                   std::int64_t x_stride, std::int64_t n, float* y, std::int64_t y_stride,
                   float* row) const;
