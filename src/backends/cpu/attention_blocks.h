@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "backends/cpu/attention_kernels.h"
+#include "backends/cpu/grow.h"
 #include "backends/cpu/kernels.h"
 #include "base/thread_pool.h"
 
@@ -269,9 +270,9 @@ class BlockedAttention {
         (kBlocksPerThread * pool.size() + n_tiles - 1) / n_tiles, 1, n_blocks);
     const int most = tiles.most_queries();
     const std::int64_t size = part_size(*this, most);
-    shared.resize(
-        std::max(shared.size(), static_cast<std::size_t>((wave + 1) * n_tiles * size + kLine)));
-    float* parts = aligned(shared.data());  // [wave][tile], then the sums: [tile]
+    // [wave][tile], then the sums: [tile]
+    float* parts =
+        aligned(grown(shared, static_cast<std::size_t>((wave + 1) * n_tiles * size + kLine)));
     const auto part_of = [&](std::int64_t in_wave, std::int64_t tile) {
       return part(parts + (in_wave * n_tiles + tile) * size, most);
     };

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "backends/cpu/attention_blocks.h"
+#include "backends/cpu/grow.h"
 #include "quant/codec.h"
 
 namespace moeflux {
@@ -56,7 +57,8 @@ std::uint64_t cpu_scratch_bytes(const WidestOps& ops, int n_threads) {
       rounded(std::max(rows(ops.ffn_rows) * ops.d_ff, rows(ops.expert_rows) * ops.d_expert));
   const std::int64_t gathered = ffn_rows * ops.d_model * std::int64_t{sizeof(float)};
   constexpr std::int64_t kDecodedRows = 32;
-  const std::int64_t columns = std::max(ops.d_expert, std::max(ops.d_ff, ops.d_model) / 8 + 320);
+  const std::int64_t columns =
+      std::max(ops.d_expert, std::max(ops.d_ff, ops.d_model) / (8 * n_threads) + 320);
   const std::int64_t product = kDecodedRows * (ops.cols + 64) + ffn_rows * columns;
   const std::int64_t floats_per_thread =
       std::max(product, attention_floats(ops)) + attention_part_floats(ops);
@@ -83,9 +85,7 @@ void CpuBackend::parallel_for(std::int64_t n, const std::function<void(std::int6
 }
 
 float* CpuBackend::scratch(int worker, std::int64_t n) {
-  auto& memory = scratch_[static_cast<std::size_t>(worker)];
-  if (memory.size() < static_cast<std::size_t>(n)) memory.resize(static_cast<std::size_t>(n));
-  return memory.data();
+  return grown(scratch_[static_cast<std::size_t>(worker)], static_cast<std::size_t>(n));
 }
 
 void CpuBackend::embed(const EmbedOp& op) {

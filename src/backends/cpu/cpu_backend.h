@@ -54,8 +54,6 @@ class CpuBackend final : public Backend {
   // stays there.
   float* scratch(int worker, std::int64_t n);
 
-  // Memory for rounded rows of activations; it stays until the next call for the same buffer.
-  std::byte* rounded_rows(AlignedBuffer& buffer, std::int64_t bytes);
   bool fast(const WeightView& weight) const { return product_digits_ > 0 && has_q8(weight.format); }
   void matmul_alone(const MatmulOp& op);
   void fast_matmuls(std::span<const MatmulOp> ops);

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "backends/cpu/cpu_backend.h"
+#include "backends/cpu/grow.h"
 #include "base/error.h"
 
 namespace moeflux::cpu {
@@ -26,12 +27,6 @@ std::int64_t rows_per_task(const WeightView& w, std::int64_t n, std::int64_t n_r
 }
 
 }  // namespace
-
-std::byte* CpuBackend::rounded_rows(AlignedBuffer& buffer, std::int64_t bytes) {
-  const auto size = static_cast<std::size_t>(bytes);
-  if (buffer.size() < size) buffer = AlignedBuffer(size);
-  return buffer.data();
-}
 
 namespace {
 
@@ -72,7 +67,7 @@ void CpuBackend::fast_matmuls(std::span<const MatmulOp> ops) {
     p.rounded_at = p.rounds ? rounded_bytes : same->rounded_at;
     if (p.rounds) rounded_bytes += p.op->n * p.layout.row_bytes;
   }
-  std::byte* rounded = rounded_rows(rounded_inputs_, rounded_bytes);
+  std::byte* rounded = grown(rounded_inputs_, static_cast<std::size_t>(rounded_bytes));
   for (const Product& p : products) {
     if (!p.rounds) continue;
     const auto round = [&](std::int64_t begin, std::int64_t end, int) {
@@ -152,8 +147,8 @@ void CpuBackend::fast_ffns(std::span<const FfnOp> ops) {
   const bool one_row = std::all_of(ops.begin(), ops.end(), [&](const FfnOp& op) {
     return op.n == 1 && input_row(op, 0) == input_row(one, 0);
   });
-  std::byte* inputs = rounded_rows(rounded_inputs_, wide.bytes());
-  std::byte* hidden = rounded_rows(rounded_hidden_, narrow.bytes());
+  std::byte* inputs = grown(rounded_inputs_, static_cast<std::size_t>(wide.bytes()));
+  std::byte* hidden = grown(rounded_hidden_, static_cast<std::size_t>(narrow.bytes()));
   const std::int64_t n_mean = std::max<std::int64_t>(1, wide.size() / std::ssize(ops));
 
   const auto round_inputs = [&](std::int64_t begin, std::int64_t end, int) {

@@ -6,6 +6,7 @@
 
 #include "backends/cpu/attention_kernels.h"
 #include "backends/cpu/cpu_backend.h"
+#include "backends/cpu/grow.h"
 #include "backends/cpu/row_dots.h"
 #include "backends/cpu/rows.h"
 
@@ -218,12 +219,12 @@ void CpuBackend::exact_ffn(const FfnOp& op) {
   const std::int64_t d_ff = op.gate.rows;
   const float* x = op.x;
   if (!op.rows_in.empty()) {
-    gathered_.resize(std::max(gathered_.size(), static_cast<std::size_t>(op.n * d_model)));
+    float* gathered = grown(gathered_, static_cast<std::size_t>(op.n * d_model));
     for (std::int64_t i = 0; i < op.n; ++i) {
       std::copy_n(op.x + op.rows_in[static_cast<std::size_t>(i)] * d_model, d_model,
-                  gathered_.data() + i * d_model);
+                  gathered + i * d_model);
     }
-    x = gathered_.data();
+    x = gathered;
   }
   const std::int64_t grain = rows_per_task(d_ff, 2 * d_model, pool_.size());
   pool_.parallel_for(d_ff, grain, [&](std::int64_t begin, std::int64_t end, int worker) {
