@@ -23,7 +23,7 @@ class Backend {
   virtual int n_threads() const = 0;
   // Called now and then, by the thread that calls operations, while they compute.
   virtual void set_between(std::function<void()> between) = 0;
-  // Memory of its own that it holds between operations; never more than scratch_bytes() of below.
+  // Memory of its own that it holds between operations; never more than planned for, see below.
   virtual std::uint64_t scratch_bytes() const = 0;
   // Calls the body for 0 .. n - 1 on this backend's host threads.
   virtual void parallel_for(std::int64_t n, const std::function<void(std::int64_t)>& body) = 0;

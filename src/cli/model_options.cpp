@@ -243,16 +243,20 @@ ModelArgument take_model(const ModelOptions& options, const std::vector<std::str
 }
 
 std::string only_model(const ModelOptions& options, const std::vector<std::string>& arguments) {
-  // Nothing but a model can be meant: a word that is none is not passed over for the bundled one.
-  if (!options.model && !options.models && !arguments.empty() && !is_model(arguments[0])) {
-    fail(Errc::NotFound, "{}: no such model", arguments[0]);
+  // Nothing but a model can be meant: a word that is none is not passed over for the default one.
+  if (!arguments.empty()) {
+    const std::string model = options.model ? arguments[0] : resolve_model(options, arguments[0]);
+    if (options.model || !is_model(model)) fail(Errc::NotFound, "{}: no such model", model);
+    return model;
   }
-  const ModelArgument found = take_model(options, arguments);
-  // The list of models has more to say about a name that is none of them.
-  if (!found.rest.empty() && options.models && !options.model)
-    return resolve_model(options, found.rest[0]);
-  if (!found.rest.empty()) fail(Errc::NotFound, "{}: no such model", found.rest[0]);
-  return found.model;
+  return take_model(options, arguments).model;
+}
+
+void remark_on_context(const ModelOptions& options, std::int64_t has,
+                       const GeneralOptions& general) {
+  if (!options.context || *options.context <= has) return;
+  general.note(fmt::format("the model's context is {} tokens; -c {} is more than it has", has,
+                           *options.context));
 }
 
 EngineOptions engine_options(const ModelOptions& options) {
@@ -298,10 +302,7 @@ std::unique_ptr<Engine> open_engine(const std::string& model, const ModelOptions
     bar.update(done, total, fmt::format("{} of {}", format_bytes(done), format_bytes(total)));
   };
   auto engine = std::make_unique<Engine>(model, with_progress);
-  if (options.context && *options.context > engine->context_length()) {
-    general.note(fmt::format("the model's context is {} tokens; -c {} is more than it has",
-                             engine->context_length(), *options.context));
-  }
+  remark_on_context(options, engine->config().context_length, general);
   if (!engine->profile_warning().empty()) general.note(engine->profile_warning());
   return engine;
 }

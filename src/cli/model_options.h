@@ -63,6 +63,10 @@ EngineOptions engine_options(const ModelOptions& options);  // throws UsageError
 std::string models_directory(const ModelOptions& options);
 
 // Opens it, showing progress. Ctrl-C while loading throws Error(Cancelled).
+// Says so when -c is more than the `has` tokens of a model.
+void remark_on_context(const ModelOptions& options, std::int64_t has,
+                       const GeneralOptions& general);
+
 std::unique_ptr<Engine> open_engine(const std::string& model, const ModelOptions& options,
                                     const GeneralOptions& general);
 

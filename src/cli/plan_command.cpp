@@ -101,10 +101,7 @@ PlanReport make_report(const PlanArguments& options, const std::string& path) {
   }
   report.context_length = std::min<std::int64_t>(options.model.context.value_or(kDefaultContext),
                                                  config.context_length);
-  if (options.model.context && *options.model.context > config.context_length) {
-    options.general.note(fmt::format("the model's context is {} tokens; -c {} is more than it has",
-                                     config.context_length, *options.model.context));
-  }
+  remark_on_context(options.model, config.context_length, options.general);
   report.kv_type = parse_kv_type(options.model);
   report.sizes =
       measure_sizes(*source, model, ExpertStore(source, model.index.experts).slot_bytes());

@@ -3,7 +3,6 @@
 #include <array>
 #include <cerrno>
 #include <filesystem>
-#include <memory>
 #include <system_error>
 
 #include <fcntl.h>
@@ -15,6 +14,7 @@
 #include "base/utf8.h"
 #include "cli/command_line.h"
 #include "cli/terminal.h"
+#include "io/file_set.h"
 
 namespace moeflux::cli {
 namespace {
@@ -48,12 +48,10 @@ bool is_stream(const std::string& path) {
 std::string read_bytes(const std::string& path) {
   if (path == "-") return read_stream(STDIN_FILENO, kStandardInput);
   if (!is_stream(path)) return read_text_file(path, kMaxBytes);
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0)
+  const Descriptor stream(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (stream.get() < 0)
     fail(Errc::Io, "{}: cannot open: {}", path, std::generic_category().message(errno));
-  const std::unique_ptr<const int, void (*)(const int*)> closer(
-      &descriptor, [](const int* open) { ::close(*open); });
-  return read_stream(descriptor, path);
+  return read_stream(stream.get(), path);
 }
 
 const std::string& origin_of(const std::string& path) {

@@ -101,9 +101,15 @@ ContainerWriter::~ContainerWriter() {
   }
 }
 
-// The files of the container that is in the directory; none when that cannot be told.
-std::set<std::string> ContainerWriter::files_of_old() const {
+// Where the conversion that was begun in the directory keeps its stripes, and the files of the
+// container that is there; none when that cannot be told.
+std::set<std::string> ContainerWriter::places_of_old() const {
   std::set<std::string> paths;
+  if (const auto header = unfinished_header(directory_)) {
+    for (const Json& stripe : header->value("stripes", Json::array())) {
+      paths.insert((fs::path(directory_) / stripe.value("directory", "")).string());
+    }
+  }
   if (!holds_container(directory_)) return paths;
   try {
     const auto old = parse_manifest(read_text_file(path(kManifestFile)), path(kManifestFile));
@@ -121,14 +127,14 @@ void ContainerWriter::start_over() {
   for (const std::string& name : list_files(directory_)) {
     if (is_our_file(name)) replaced.insert(path(name));
   }
-  const std::set<std::string> of_old = files_of_old();
-  const bool unfinished = read_progress(path(kProgressFile)).has_value();
+  const std::set<std::string> of_old = places_of_old();
   std::vector<DataFile> wanted;
   for (std::size_t i = 0; i < manifest_.files.size(); ++i) {
     for (DataFile& file : data_files(manifest_, i, directory_)) {
       const bool elsewhere = !manifest_.files[i].stripes.empty();
       if (file_exists(file.path)) {
-        if (elsewhere && !unfinished && !of_old.contains(file.path)) {
+        const std::string place = fs::path(file.path).parent_path().string();
+        if (elsewhere && !of_old.contains(file.path) && !of_old.contains(place)) {
           fail(Errc::BadInput,
                "{}: is already there and does not belong to the container in {}; give another "
                "directory to --stripe, or remove the file",

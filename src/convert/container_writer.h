@@ -66,7 +66,7 @@ class ContainerWriter {
   void finish(const ScrubOptions& verify, const std::function<void(const ModelSource&)>& accept);
 
  private:
-  std::set<std::string> files_of_old() const;
+  std::set<std::string> places_of_old() const;
   void start_over();
   void prepare_directories(const WriterOptions& options);
   void resume(const FoundProgress& found);

@@ -102,13 +102,17 @@ void read_place(const JsonFields& fields, std::uint64_t alignment, Entry& entry)
   }
 }
 
-ContainerFile read_file(const JsonFields& fields) {
-  ContainerFile file{.name = printable(fields.string("name"), kMaxNameBytes, fields.origin()),
-                     .bytes = byte_count(fields, "bytes"),
-                     .stripes = {}};
-  if (!is_plain_file_name(file.name)) {
-    fail(Errc::BadInput, "{}: \"{}\" is not a plain file name", fields.origin(), file.name);
+std::string plain_name(const JsonFields& fields) {
+  std::string name = printable(fields.string("name"), kMaxNameBytes, fields.origin());
+  if (!is_plain_file_name(name)) {
+    fail(Errc::BadInput, "{}: \"{}\" is not a plain file name", fields.origin(), name);
   }
+  return name;
+}
+
+ContainerFile read_file(const JsonFields& fields) {
+  ContainerFile file{
+      .name = plain_name(fields), .bytes = byte_count(fields, "bytes"), .stripes = {}};
   if (!fields.has("stripes")) return file;
   for_each_object(fields, "stripes", [&](const JsonFields& stripe) {
     file.stripes.push_back({printable(stripe.string("directory"), kMaxPathBytes, stripe.origin()),
@@ -142,12 +146,8 @@ ContainerTensor read_tensor(const std::string& name, const JsonFields& fields,
 }
 
 ContainerText read_container_text(const JsonFields& fields) {
-  ContainerText text;
-  text.name = fields.string("name");
-  if (!is_plain_file_name(text.name)) {
-    fail(Errc::BadInput, "{}: \"name\" must be a plain file name", fields.origin());
-  }
-  text.bytes = byte_count(fields, "bytes");
+  ContainerText text{
+      .name = plain_name(fields), .bytes = byte_count(fields, "bytes"), .checksum = 0};
   if (!parse_checksum(fields.string("checksum"), text.checksum)) {
     fail(Errc::BadInput, "{}: \"checksum\" must be 16 hexadecimal digits", fields.origin());
   }

@@ -175,4 +175,12 @@ std::int64_t fitting_cols(const WeightFormat& format, std::int64_t cols) {
   return (cols + format.group - 1) / format.group * format.group;
 }
 
+std::vector<WeightFormat> affine_formats() {
+  std::vector<WeightFormat> formats;
+  for (const WeightFormat& format : test::all_formats()) {
+    if (format.kind == WeightKind::Affine) formats.push_back(format);
+  }
+  return formats;
+}
+
 }  // namespace moeflux::test

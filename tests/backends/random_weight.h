@@ -47,4 +47,7 @@ std::string format_name(const WeightFormat& format);  // fit for the name of a t
 // The smallest number of columns >= `cols` that the format can have.
 std::int64_t fitting_cols(const WeightFormat& format, std::int64_t cols);
 
+// All that products with rounded activations take.
+std::vector<WeightFormat> affine_formats();
+
 }  // namespace moeflux::test

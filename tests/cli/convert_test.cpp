@@ -84,6 +84,8 @@ TEST(ConvertCommand, WrongUse) {
     EXPECT_TRUE(contains(outcome.err, part)) << outcome.err;
   };
   usage({"convert", kDemo}, "the new directory");
+  usage({"convert", kDemo, ""}, "is no directory");
+  usage({"convert", kDemo, dir.write("file", "x")}, "is no directory");
   usage({"convert", kDemo, dir.file("x"), "--group", "32"}, "--experts-bits");
   usage({"convert", kDemo, dir.file("x"), "--stripe", "a=many"}, "DIR=3");
   usage({"convert", kDemo, dir.file("x"), "--stripe", "a,,b"}, "needs directories");

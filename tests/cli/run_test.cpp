@@ -58,6 +58,10 @@ TEST(RunTest, ReadsThePromptFromFileOrStandardInput) {
   EXPECT_EQ(run_moeflux({"run", "--no-think"}, {.text = std::string(kQuestion) + "\n"}).out,
             kAnswer);
   EXPECT_EQ(run_moeflux({"run", "--no-think", "-f", "-"}, {.text = kQuestion}).out, kAnswer);
+  const Outcome no_head =
+      run_moeflux({"run", "--draft", "mtp", "-n", "1", "-m", source_path("models/demo-mla"), "hi"});
+  EXPECT_EQ(no_head.exit_code, 0);
+  EXPECT_NE(no_head.err.find("has no head"), std::string::npos) << no_head.err;
   EXPECT_EQ(run_moeflux({"run", "--no-think", "-f", "/dev/stdin"}, {.text = kQuestion}).out,
             kAnswer);
   EXPECT_EQ(run_moeflux({"run", "--no-think", "-p", kQuestion}, {.text = "not this"}).out, kAnswer);

@@ -88,7 +88,10 @@ TEST(TraceCommandTest, SaysWhatIsWrong) {
   expect_failure({"trace"}, 2, "record, replay, synth");
   expect_failure({"trace", "rewind"}, 2, "\"rewind\"");
   expect_failure({"trace", "record", "hi"}, 2, "-o FILE");
+  expect_failure({"trace", "record", "-o", directory.path(), "hi"}, 2, "is a directory");
   expect_failure({"trace", "replay"}, 2, "one trace file");
+  expect_failure({"trace", "synth", "-o", directory.file("t"), "--shape", "4x4x8"}, 1,
+                 "no more at a time than there are experts");
   expect_failure({"trace", "replay", "/no/such"}, 1, "/no/such");
   expect_failure({"trace", "replay", directory.write("x", "not a trace, but long enough")}, 1,
                  "not a routing trace");

@@ -1,5 +1,6 @@
 // What a conversion refuses, and that it then leaves everything as it was.
 #include <filesystem>
+#include <fstream>
 
 #include <gtest/gtest.h>
 
@@ -96,8 +97,30 @@ TEST_F(ConvertErrors, StripesOfAnotherContainerAreNotReplaced) {
                [&] { convert(from_, other, striped); });
   EXPECT_EQ(directory_bytes(dir_.file("a")), before);
   EXPECT_TRUE(fs::exists(other + "/moeflux.json"));
+  // Nor by a conversion that was only begun.
+  fs::remove(other + "/moeflux.json");
+  std::ofstream(other + "/convert.progress") << "";
+  expect_error(Errc::BadInput, {dir_.file("a")}, [&] { convert(from_, other, striped); });
+  EXPECT_EQ(directory_bytes(dir_.file("a")), before);
   convert(from_, to_, striped);  // its own
   EXPECT_EQ(directory_bytes(dir_.file("a")), before);
+}
+
+TEST_F(ConvertErrors, StripesThatWereBegunStartOver) {
+  for (const std::string& place : {dir_.file("s"), to_ + "/inside"}) {
+    ConvertOptions options;
+    options.stripes = {{place, 1}};
+    ConvertOptions stop = options;
+    stop.checkpoint_bytes = 1;
+    stop.progress = [](const ConvertProgress& p) {
+      if (p.bytes_done > p.bytes_total / 2) fail(Errc::Cancelled, "stop");
+    };
+    stop.force = true;
+    EXPECT_THROW(convert(from_, to_, stop), Error);
+    EXPECT_FALSE(fs::is_empty(place));
+    options.force = true;
+    EXPECT_EQ(convert(from_, to_, options).resumed_bytes, 0u);
+  }
 }
 
 TEST_F(ConvertErrors, OtherOptionsDoNotResume) {

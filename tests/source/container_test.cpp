@@ -170,6 +170,28 @@ TEST_F(ContainerTest, Files) {
   refused({"records of 8192"}, [](Json& m) { m["files"][1]["bytes"] = 8192 * 13; });
 }
 
+TEST_F(ContainerTest, Texts) {
+  const auto texts = [](Json text) {
+    return [text](Json& m) { m["texts"] = Json::array({text}); };
+  };
+  const Json good = {{"name", "config.json"}, {"bytes", 3}, {"checksum", "0123456789abcdef"}};
+  const auto with = [&](const char* key, const Json& value) {
+    Json changed = good;
+    changed[key] = value;
+    return texts(changed);
+  };
+  refused({"texts[0]", "plain file name"}, with("name", "../config.json"));
+  refused({"not printable"}, with("name", "\033[2J"));
+  refused({"texts[0]", "bytes"}, with("bytes", -1));
+  refused({"texts[0]", "16 hexadecimal digits"}, with("checksum", "123"));
+  refused({"\"texts\" must be an array"}, [](Json& m) { m["texts"] = Json::object(); });
+  Json changed = manifest_;
+  texts(good)(changed);  // compared by who checks, not at open
+  write_file(path("moeflux.json"), dump_json(changed));
+  ASSERT_EQ(open()->text_records().size(), 1u);
+  EXPECT_EQ(open()->text_records()[0].path, path("config.json"));
+}
+
 TEST_F(ContainerTest, Stripes) {
   const auto stripe = [](Json& m, int i) -> Json& {
     return m["files"][1]["stripes"][static_cast<std::size_t>(i)];
