@@ -1,12 +1,13 @@
 # The short way to everything; CMakePresets.json holds the real configuration.
 #   make        build build/release/moeflux
 #   make demo   install what is missing, build, let the bundled model answer
-#   make test   install what is missing, build, run every test
+#   make test   install what is missing, build, run every test;  WERROR=ON: a warning stops the build
 #   make asan   the tests under AddressSanitizer and UBSan;  make tsan: under ThreadSanitizer
 #   make arm64  cross-compile for 64-bit Arm, run kernel tests with qemu; says what it needs when that is missing
 #   make format / make tidy / make clean
 
 JOBS ?= $(shell nproc)
+WERROR ?= OFF
 BINARY := build/release/moeflux
 
 .PHONY: all deps demo test asan tsan arm64 format tidy clean
@@ -16,6 +17,9 @@ all: deps build/release/build.ninja
 
 deps:
 	@scripts/install_deps.sh
+
+build/release/build.ninja: CMakePresets.json
+	cmake --preset release -DMOEFLUX_WERROR=$(WERROR)
 
 build/%/build.ninja: CMakePresets.json
 	cmake --preset $*

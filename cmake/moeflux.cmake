@@ -1,9 +1,12 @@
 # How every target of the project is compiled: one place for flags, one function per kind of target.
 
+# Of use to those who change the code. A compiler that nobody has tried must not keep a user from building.
+option(MOEFLUX_WERROR "Warnings are errors" OFF)
+
 add_library(moeflux_flags INTERFACE)
 target_compile_options(moeflux_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor -Wold-style-cast
-  -Wcast-qual -Woverloaded-virtual -Werror
+  -Wcast-qual -Woverloaded-virtual $<$<BOOL:${MOEFLUX_WERROR}>:-Werror>
   # g++ 12 reports these two for plain operations on std::string.
   -Wno-restrict -Wno-array-bounds
   # g++ collects garbage often to save memory, which takes a sixth of its time.

@@ -97,7 +97,8 @@ bool case_test(Runtime& runtime, const Value& input, const Arguments& arguments)
   const BoundArguments bound("test", arguments, {});
   const Value text = runtime.string(to_text(runtime, input));
   const MethodEntry* method = find_method(Kind::String, kUpper ? "isupper" : "islower");
-  return truthy(method->body(runtime, text, {}));
+  const Arguments none;  // g++ 14 with precompiled headers refuses {} as an argument here
+  return truthy(method->body(runtime, text, none));
 }
 
 bool sameas_test(Runtime&, const Value& input, const Arguments& arguments) {
