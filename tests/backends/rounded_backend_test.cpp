@@ -219,6 +219,50 @@ TEST(RoundedBackend, OperationsOfOneCallDoNotDependOnEachOther) {
   }
 }
 
+// Matrices of a feed-forward need not have the same format, and some may not be quantized at all.
+TEST(RoundedBackend, FeedForwardsOfMixedFormatsAreAsClose) {
+  Random random(12);
+  const std::int64_t d = 128, d_ff = 64, n = 70;
+  const WeightFormat three{WeightKind::Affine, 3, 64, 0, DType::BF16};
+  const WeightFormat eight{WeightKind::Affine, 8, 32, 0, DType::F16};
+  const WeightFormat plain{WeightKind::BF16, 0, 0, 0, DType::F32};
+  const std::vector<float> x = random.floats(n * d);
+  std::vector<std::int32_t> in(n), out(n);
+  for (std::int64_t i = 0; i < n; ++i) {
+    in[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(i * 3 % n);
+    out[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(n - 1 - i);
+  }
+  for (const auto& [gate_format, up_format, down_format] : {std::tuple{three, eight, three},
+                                                            {three, three, plain},
+                                                            {plain, three, three},
+                                                            {plain, plain, eight}}) {
+    const RandomWeight gate(random, gate_format, d_ff, d), up(random, up_format, d_ff, d),
+        down(random, down_format, d, d_ff);
+    const auto ffn_of = [&](const std::string& isa, Precision precision, bool lists) {
+      std::vector<float> y(n * d), hidden(n * d_ff);
+      FfnOp op{.gate = view_for(precision, gate),
+               .up = view_for(precision, up),
+               .down = view_for(precision, down),
+               .x = x.data(),
+               .n = n,
+               .rows_in = {},
+               .rows_out = {},
+               .hidden = hidden.data(),
+               .y = y.data()};
+      if (lists) op.rows_in = in, op.rows_out = out;
+      backend_of(isa, 2, precision)->ffn(op);
+      return y;
+    };
+    for (const bool lists : {false, true}) {
+      const std::vector<float> exact = ffn_of("scalar", Precision::Exact, lists);
+      const std::vector<float> fine = ffn_of("scalar", Precision::Fine, lists);
+      EXPECT_LT(relative_error(exact, fine), 2e-4);
+      for (const std::string& isa : test::supported_isas())
+        expect_same_bits(fine, ffn_of(isa, Precision::Fine, lists), isa);
+    }
+  }
+}
+
 // Memory for rows of activations is bounded: many are taken in parts, and no bit changes.
 TEST(RoundedBackend, LongFeedForwardsAreTakenInParts) {
   Random random(11);

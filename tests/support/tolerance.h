@@ -15,6 +15,8 @@ namespace moeflux::test {
 inline constexpr double kKernelTolerance = 3e-6;
 // A whole model against golden values of the reference implementation, itself in f32.
 inline constexpr double kGoldenTolerance = 1e-4;
+// The same with activations rounded to 16 bits.
+inline constexpr double kFineTolerance = 4e-4;
 
 enum class NumberKind { Finite, Nan, PlusInfinity, MinusInfinity };
 

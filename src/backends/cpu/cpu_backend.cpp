@@ -56,13 +56,17 @@ std::uint64_t cpu_scratch_bytes(const WidestOps& ops, int n_threads) {
   const std::int64_t hidden =
       rounded(std::max(rows(ops.ffn_rows) * ops.d_ff, rows(ops.expert_rows) * ops.d_expert));
   const std::int64_t gathered = ffn_rows * ops.d_model * std::int64_t{sizeof(float)};
+  const std::int64_t d_hidden = std::max(ops.d_ff, ops.d_expert);
+  const std::int64_t mixed =
+      std::min(most_rows, cpu::kMixedFfnRowsAtOnce) *
+      (rounded(d_hidden) + (d_hidden + ops.d_model) * std::int64_t{sizeof(float)});
   constexpr std::int64_t kDecodedRows = 32;
   const std::int64_t columns =
       std::max(ops.d_expert, std::max(ops.d_ff, ops.d_model) / (8 * n_threads) + 320);
   const std::int64_t product = kDecodedRows * (ops.cols + 64) + ffn_rows * columns;
   const std::int64_t floats_per_thread =
       std::max(product, attention_floats(ops)) + attention_part_floats(ops);
-  return static_cast<std::uint64_t>(inputs + hidden + gathered +
+  return static_cast<std::uint64_t>(inputs + hidden + gathered + mixed +
                                     n_threads * floats_per_thread * std::int64_t{sizeof(float)});
 }
 
@@ -73,7 +77,7 @@ std::string CpuBackend::name() const {
 }
 
 std::uint64_t CpuBackend::scratch_bytes() const {
-  std::uint64_t floats = gathered_.capacity() + attention_parts_.capacity();
+  std::uint64_t floats = gathered_.capacity() + mixed_.capacity() + attention_parts_.capacity();
   for (const std::vector<float>& memory : scratch_) floats += memory.capacity();
   return floats * sizeof(float) + rounded_inputs_.size() + rounded_hidden_.size();
 }

@@ -16,6 +16,7 @@ namespace moeflux::cpu {
 // what a thread computes before it goes to where it belongs.
 inline constexpr std::int64_t kRoundedRowsAtOnce = 4096;
 inline constexpr std::int64_t kFfnRowsAtOnce = 512;
+inline constexpr std::int64_t kMixedFfnRowsAtOnce = 64;
 
 class CpuBackend final : public Backend {
  public:
@@ -62,6 +63,10 @@ class CpuBackend final : public Backend {
   }
   void fast_ffns(std::span<const FfnOp> ops);  // of the same shapes and formats
   void exact_ffn(const FfnOp& op);             // of at most kFfnRowsAtOnce rows
+  // Some of the matrices lie in panels, or in panels of different formats: one product after the
+  // other, each as a product of its own would be. At most kMixedFfnRowsAtOnce rows.
+  void mixed_ffn(const FfnOp& op);
+  const float* gathered_rows(const FfnOp& op);  // its inputs, side by side
   void exact_rows(const WeightView& w, std::int64_t begin, std::int64_t end, const float* x,
                   std::int64_t x_stride, std::int64_t n, float* y, std::int64_t y_stride,
                   float* row) const;
@@ -73,6 +78,7 @@ class CpuBackend final : public Backend {
   int product_digits_, ffn_digits_;
   AlignedBuffer rounded_inputs_, rounded_hidden_;
   std::vector<float> gathered_;         // rows of activations that an op has picked
+  std::vector<float> mixed_;            // products of a mixed feed-forward
   std::vector<float> attention_parts_;  // of key blocks, until they are put together
   std::vector<std::vector<float>> scratch_;
 };

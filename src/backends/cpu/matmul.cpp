@@ -201,7 +201,10 @@ void CpuBackend::ffns(std::span<const FfnOp> ops) {
   while (!ops.empty()) {
     std::size_t n = 1;
     if (!fast(ops[0])) {
-      for_parts(ops[0], kFfnRowsAtOnce, [&](const FfnOp& part) { exact_ffn(part); });
+      if (fast(ops[0].gate) || fast(ops[0].up) || fast(ops[0].down))
+        for_parts(ops[0], kMixedFfnRowsAtOnce, [&](const FfnOp& part) { mixed_ffn(part); });
+      else
+        for_parts(ops[0], kFfnRowsAtOnce, [&](const FfnOp& part) { exact_ffn(part); });
     } else if (ops[0].n > kRoundedRowsAtOnce) {
       for_parts(ops[0], kRoundedRowsAtOnce, [&](const FfnOp& part) { fast_ffns({&part, 1}); });
     } else {
@@ -214,18 +217,48 @@ void CpuBackend::ffns(std::span<const FfnOp> ops) {
   }
 }
 
+const float* CpuBackend::gathered_rows(const FfnOp& op) {
+  if (op.rows_in.empty()) return op.x;
+  const std::int64_t d_model = op.gate.cols;
+  float* gathered = grown(gathered_, static_cast<std::size_t>(op.n * d_model));
+  for (std::int64_t i = 0; i < op.n; ++i) {
+    std::copy_n(op.x + op.rows_in[static_cast<std::size_t>(i)] * d_model, d_model,
+                gathered + i * d_model);
+  }
+  return gathered;
+}
+
+void CpuBackend::mixed_ffn(const FfnOp& op) {
+  const std::int64_t d_model = op.gate.cols, d_ff = op.gate.rows;
+  const float* x = gathered_rows(op);
+  float* up = grown(mixed_, static_cast<std::size_t>(op.n * (d_ff + d_model)));  // [n, d_ff]
+  float* y = op.rows_out.empty() ? op.y : up + op.n * d_ff;                      // [n, d_model]
+  const auto product = [&](const WeightView& weight, const float* in, float* out) {
+    matmul_alone({.weight = weight,
+                  .x = in,
+                  .x_stride = weight.cols,
+                  .n = op.n,
+                  .y = out,
+                  .y_stride = weight.rows});
+  };
+  product(op.gate, x, op.hidden);
+  product(op.up, x, up);
+  pool_.parallel_for(op.n, 1, [&](std::int64_t begin, std::int64_t end, int) {
+    float* hidden = op.hidden + begin * d_ff;
+    const std::int64_t count = (end - begin) * d_ff;
+    kernels_.silu_row(hidden, hidden, count);
+    for (std::int64_t i = 0; i < count; ++i) hidden[i] *= up[begin * d_ff + i];
+  });
+  product(op.down, op.hidden, y);
+  for (std::size_t i = 0; i < op.rows_out.size(); ++i)
+    std::copy_n(y + static_cast<std::int64_t>(i) * d_model, d_model,
+                op.y + op.rows_out[i] * d_model);
+}
+
 void CpuBackend::exact_ffn(const FfnOp& op) {
   const std::int64_t d_model = op.gate.cols;
   const std::int64_t d_ff = op.gate.rows;
-  const float* x = op.x;
-  if (!op.rows_in.empty()) {
-    float* gathered = grown(gathered_, static_cast<std::size_t>(op.n * d_model));
-    for (std::int64_t i = 0; i < op.n; ++i) {
-      std::copy_n(op.x + op.rows_in[static_cast<std::size_t>(i)] * d_model, d_model,
-                  gathered + i * d_model);
-    }
-    x = gathered;
-  }
+  const float* x = gathered_rows(op);
   const std::int64_t grain = rows_per_task(d_ff, 2 * d_model, pool_.size());
   pool_.parallel_for(d_ff, grain, [&](std::int64_t begin, std::int64_t end, int worker) {
     float* panel = scratch(worker, panel_floats(d_model) + op.n * grain);
