@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/portable_math.h"
 #include "engine/generate.h"
 
 namespace moeflux {
@@ -20,8 +21,8 @@ TokenId most_likely(const float* logits, std::int64_t n) {
 double negative_log_likelihood(const float* logits, std::int64_t n, TokenId target) {
   const double max = *std::max_element(logits, logits + n);
   double sum = 0;
-  for (std::int64_t i = 0; i < n; ++i) sum += std::exp(static_cast<double>(logits[i]) - max);
-  return max + std::log(sum) - static_cast<double>(logits[target]);
+  for (std::int64_t i = 0; i < n; ++i) sum += portable::exp(static_cast<double>(logits[i]) - max);
+  return max + portable::log(sum) - static_cast<double>(logits[target]);
 }
 
 // Runs one text after the other through the model and adds up.
@@ -144,7 +145,7 @@ std::string_view final_answer(std::string_view text) {
 
 double Perplexity::value() const {
   if (n_predictions == 0) return std::numeric_limits<double>::quiet_NaN();
-  return std::exp(negative_log_likelihood / static_cast<double>(n_predictions));
+  return portable::exp(negative_log_likelihood / static_cast<double>(n_predictions));
 }
 
 Perplexity measure_perplexity(Engine& engine, std::span<const std::string> texts,

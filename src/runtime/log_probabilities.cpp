@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/portable_math.h"
 #include "runtime/logit_scan.h"
-#include "runtime/portable_exp.h"
 
 namespace moeflux {
 namespace {
@@ -25,7 +25,7 @@ double sum_of_exponentials(std::span<const float> logits, double top) {
       const double x = finite_logit(logits[begin + i]) - top;
       logs[i] = x > kMinExponent ? x : kMinExponent;
     }
-    for (std::size_t i = 0; i < kBlock; ++i) sums[i] += scaled_exp(logs[i], 0);
+    for (std::size_t i = 0; i < kBlock; ++i) sums[i] += portable::scaled_exp(logs[i], 0);
   }
   double sum = 0.0;
   for (const double x : sums) sum += x;
@@ -42,7 +42,7 @@ LogProbabilities::LogProbabilities(std::span<const float> logits)
          logits.size());
   }
   top_ = finite_logit(logits[best]);
-  log_sum_ = std::log(sum_of_exponentials(logits, top_));
+  log_sum_ = portable::log(sum_of_exponentials(logits, top_));
 }
 
 float LogProbabilities::normalize(float logit) const {

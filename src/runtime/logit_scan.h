@@ -32,6 +32,10 @@ inline double finite_logit(float logit) {
   return std::min(logit, std::numeric_limits<float>::max());
 }
 
+// Exponents of weights and probabilities are cut off here: what is below counts nothing beside the
+// top's 1.
+inline constexpr double kMinExponent = -64.0;
+
 inline constexpr std::size_t kNoIndex = std::numeric_limits<std::size_t>::max();
 
 // Index of the largest logit, the lowest of equals; kNoIndex when there is none above -infinity.

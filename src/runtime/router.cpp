@@ -1,9 +1,10 @@
 #include "runtime/router.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <vector>
+
+#include "base/portable_math.h"
 
 namespace moeflux {
 namespace {
@@ -52,12 +53,13 @@ void keep_best_groups(const RouterSpec& router, RouterScratch& s) {
 
 void score(const MoeSpec& spec, const float* logits, std::vector<float>& scores) {
   if (spec.router.scoring == RouterScoring::Sigmoid) {
-    for (int e = 0; e < spec.n_experts; ++e) scores.push_back(1.0f / (1.0f + std::exp(-logits[e])));
+    for (int e = 0; e < spec.n_experts; ++e) scores.push_back(portable::sigmoid(logits[e]));
     return;
   }
   const float top = *std::max_element(logits, logits + spec.n_experts);
   float sum = 0;
-  for (int e = 0; e < spec.n_experts; ++e) sum += scores.emplace_back(std::exp(logits[e] - top));
+  for (int e = 0; e < spec.n_experts; ++e)
+    sum += scores.emplace_back(portable::exp(logits[e] - top));
   for (float& s : scores) s /= sum;
 }
 

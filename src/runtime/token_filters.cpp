@@ -8,8 +8,8 @@
 #include <span>
 
 #include "base/error.h"
+#include "base/portable_math.h"
 #include "runtime/counter_rng.h"
-#include "runtime/portable_exp.h"
 
 namespace moeflux {
 namespace {
@@ -122,7 +122,7 @@ void assign_weights(const WeightScale& scale, std::vector<Candidate>& candidates
       logs[i] = std::max(scale.relative_log(candidates[begin + i].logit), kMinExponent);
     }
     for (std::size_t i = 0; i < kBlock; ++i) {
-      weights[i] = round_to_integer(scaled_exp(logs[i], scale.bits));
+      weights[i] = round_to_integer(portable::scaled_exp(logs[i], scale.bits));
     }
     for (std::size_t i = 0; i < n; ++i) candidates[begin + i].weight = weights[i];
   }

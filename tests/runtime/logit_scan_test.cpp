@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include "runtime/counter_rng.h"
-#include "runtime/portable_exp.h"
 
 namespace moeflux {
 namespace {
@@ -125,17 +124,6 @@ TEST(CounterRng, ScaleToCoversExactlyTheRange) {
   EXPECT_EQ(scale_to(~0ull, 10), 9u);
   EXPECT_EQ(scale_to(~0ull, 1), 0u);
   EXPECT_EQ(scale_to(1ull << 63, 1ull << 62), 1ull << 61);
-}
-
-TEST(PortableExp, IsAccurateAndScales) {
-  EXPECT_EQ(scaled_exp(0.0, 0), 1.0);
-  EXPECT_EQ(scaled_exp(0.0, 45), 0x1p45);
-  for (int i = 0; i <= 640000; ++i) {
-    const double x = -i * 1e-4;
-    // The series leaves out (ln(2) / 2)^12 / 12! = 6.3e-15, which is 8.9e-15 of exp(-ln(2) / 2).
-    ASSERT_NEAR(scaled_exp(x, 0) / std::exp(x), 1.0, 1e-14) << x;
-    ASSERT_EQ(scaled_exp(x, 52), scaled_exp(x, 0) * 0x1p52) << x;
-  }
 }
 
 }  // namespace

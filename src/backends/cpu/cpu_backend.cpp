@@ -7,6 +7,7 @@
 
 #include "backends/cpu/attention_blocks.h"
 #include "backends/cpu/grow.h"
+#include "base/portable_math.h"
 #include "quant/codec.h"
 
 namespace moeflux {
@@ -131,8 +132,9 @@ void CpuBackend::rope(const RopeOp& op) {
       const auto position = static_cast<float>(op.first_position + i);
       for (int pair = 0; pair < half; ++pair) {
         const float angle = position * rope.inv_freq[static_cast<std::size_t>(pair)];
-        const float cosine = std::cos(angle) * rope.magnitude;
-        const float sine = std::sin(angle) * rope.magnitude;
+        const portable::SinCos turn = portable::sin_cos(angle);
+        const float cosine = static_cast<float>(turn.cos) * rope.magnitude;
+        const float sine = static_cast<float>(turn.sin) * rope.magnitude;
         for (int h = 0; h < op.n_heads; ++h) {
           float* first = op.x + i * op.token_stride + h * op.head_stride + pair * step;
           const float a = first[0];
@@ -155,7 +157,7 @@ void CpuBackend::combine(const CombineOp& op) {
         kernels_.axpy(op.weights[pair], op.experts + pair * op.d, out, op.d);
       }
       if (op.shared == nullptr) continue;
-      const float scale = op.shared_gate != nullptr ? sigmoid(op.shared_gate[i]) : 1.0f;
+      const float scale = op.shared_gate != nullptr ? portable::sigmoid(op.shared_gate[i]) : 1.0f;
       kernels_.axpy(scale, op.shared + i * op.d, out, op.d);
     }
   });

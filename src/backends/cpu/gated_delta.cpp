@@ -6,6 +6,7 @@
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cpu/delta_step.h"
 #include "base/error.h"
+#include "base/portable_math.h"
 
 namespace moeflux::cpu {
 namespace {
@@ -40,8 +41,8 @@ void prepare_token(const KernelTable& kernels, const GatedDeltaOp& op, std::int6
   float* a = op.a + i * s.n_value_heads;
   float* b = op.b + i * s.n_value_heads;
   for (int h = 0; h < s.n_value_heads; ++h) {
-    a[h] = std::exp(-std::exp(op.a_log[h]) * softplus(a[h] + op.dt_bias[h]));
-    b[h] = sigmoid(b[h]);
+    a[h] = portable::exp(-portable::exp(op.a_log[h]) * portable::softplus(a[h] + op.dt_bias[h]));
+    b[h] = portable::sigmoid(b[h]);
   }
 }
 

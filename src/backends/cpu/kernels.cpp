@@ -1,7 +1,6 @@
 #include "backends/cpu/kernels.h"
 
 #include <array>
-#include <cmath>
 #include <string>
 #include <vector>
 
@@ -76,14 +75,6 @@ const KernelTable& select_kernels(std::string_view name) {
     known += candidate.name;
   }
   fail(Errc::BadInput, "unknown instruction set \"{}\" (known: {})", name, known);
-}
-
-float sigmoid(float x) noexcept {
-  return 1.0f / (1.0f + std::exp(-x));
-}
-
-float softplus(float x) noexcept {
-  return x > 20.0f ? x : std::log1p(std::exp(x));
 }
 
 }  // namespace moeflux::cpu

@@ -55,7 +55,4 @@ const KernelTable& neon_kernels();
 const KernelTable& neon_dotprod_kernels();
 #endif
 
-float sigmoid(float x) noexcept;
-float softplus(float x) noexcept;
-
 }  // namespace moeflux::cpu
