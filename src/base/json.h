@@ -43,6 +43,7 @@ class JsonFields {
   std::string string_or(std::string_view key, std::string fallback) const;
 
   const std::string& origin() const { return origin_; }
+  const Json& object() const { return object_; }
 
  private:
   const Json& required(std::string_view key) const;

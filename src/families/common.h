@@ -1,5 +1,5 @@
-// What the families share: looking a config field up in the places exporters put it, RoPE, and
-// tensor naming.
+// What the families share: looking a config field up in the places exporters put it, and tensor
+// naming.
 #pragma once
 
 #include <initializer_list>
@@ -9,7 +9,6 @@
 #include "base/json.h"
 #include "model/layer_spec.h"
 #include "model/model_tensors.h"
-#include "model/rope.h"
 #include "source/model_source.h"
 
 namespace moeflux {
@@ -23,25 +22,6 @@ void require_one_of(const JsonFields& fields, std::string_view key,
                     std::initializer_list<std::string_view> values);
 // Throws Unsupported when the boolean is set the other way.
 void require_boolean(const JsonFields& fields, std::string_view key, bool value);
-
-// RoPE fields: each is looked up in `rope_parameters`, then `rope_scaling`, then the config itself.
-class RopeFields {
- public:
-  explicit RopeFields(const JsonFields& config) : config_(config) {}
-
-  double theta() const;  // required: a silent default would be a silently wrong model
-  double number_or(std::string_view key, double fallback) const;
-  std::string type() const;  // "default" when nothing says otherwise
-  bool is_yarn() const { return type() == "yarn"; }
-  YarnScaling yarn() const;
-  RopeSpec make(int n_rot, bool interleaved) const;
-
- private:
-  const Json* find(std::string_view key, std::string_view older_key = {}) const;
-  double number(std::string_view key) const;
-
-  const JsonFields& config_;
-};
 
 // The first prefix under which `suffix` exists as a tensor; throws NotFound naming the candidates.
 std::string find_prefix(const ModelSource& source,

@@ -33,6 +33,12 @@ std::function<void(Json&)> set_rope(const char* place, const char* key, Json val
   return [=](Json& c) { c[place][key] = value; };
 }
 
+std::function<void(Json&)> set_rotary_share(Json value) {
+  return [=](Json& c) {
+    c["partial_rotary_factor"] = c["rope_parameters"]["partial_rotary_factor"] = value;
+  };
+}
+
 std::vector<Refusal> refusals() {
   const auto q = test::kQwen35B;
   const auto d = test::kDeepseekV3;
@@ -58,21 +64,15 @@ std::vector<Refusal> refusals() {
       {"QwenNoTheta", q, set_rope("rope_parameters", "rope_theta", nullptr), kBad, {"rope_theta"}},
       {"QwenThetaOne", q, set_rope("rope_parameters", "rope_theta", 1), kBad, {"rope_theta is 1"}},
       {"QwenThetaText", q, set_rope("rope_parameters", "rope_theta", "1e7"), kBad, {"rope_theta"}},
-      {"QwenShareZero",
+      {"QwenShareZero", q, set_rotary_share(0), kBad, {"partial_rotary_factor is 0"}},
+      {"QwenShareTwo", q, set_rotary_share(2.0), kBad, {"partial_rotary_factor is 2"}},
+      {"QwenShareOdd", q, set_rotary_share(0.013), kBad, {"3 rotary"}},
+      {"QwenTwoShares",
        q,
-       set_rope("rope_parameters", "partial_rotary_factor", 0),
+       set("partial_rotary_factor", 0.5),
        kBad,
-       {"partial_rotary_factor is 0"}},
-      {"QwenShareTwo",
-       q,
-       set_rope("rope_parameters", "partial_rotary_factor", 2.0),
-       kBad,
-       {"partial_rotary_factor is 2"}},
-      {"QwenShareOdd",
-       q,
-       set_rope("rope_parameters", "partial_rotary_factor", 0.013),
-       kBad,
-       {"3 rotary"}},
+       {"partial_rotary_factor", "0.25", "0.5"}},
+      {"QwenTwoThetas", q, set("rope_theta", 1e6), kBad, {"rope_theta", "10000000", "1000000.0"}},
       {"QwenLinearWithoutFactor",
        q,
        set_rope("rope_parameters", "rope_type", "linear"),
@@ -137,7 +137,7 @@ std::vector<Refusal> refusals() {
        {"scoring_func", "softmax", "sigmoid"}},
       {"DeepseekLongrope", d, set_rope("rope_scaling", "type", "longrope"), kNo, {"longrope"}},
       {"DeepseekNoTheta", d, drop("rope_theta"), kBad, {"rope_theta"}},
-      {"DeepseekYarnFactor", d, set_rope("rope_scaling", "factor", 0.5), kBad, {"YaRN"}},
+      {"DeepseekYarnFactor", d, set_rope("rope_scaling", "factor", 0.5), kBad, {"factor is 0.5"}},
       {"DeepseekYarnBeta", d, set_rope("rope_scaling", "beta_slow", -1), kBad, {"YaRN"}},
       {"DeepseekYarnText", d, set_rope("rope_scaling", "mscale", "one"), kBad, {"mscale"}},
       {"DeepseekTopK", d, set("num_experts_per_tok", 257), kBad, {"257", "256"}},

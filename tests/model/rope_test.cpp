@@ -30,6 +30,7 @@ YarnScaling deepseek_yarn() {
           .beta_fast = 32,
           .beta_slow = 1,
           .original_context = 4096,
+          .truncate = true,
           .mscale = 1.0,
           .mscale_all_dim = 1.0,
           .attention_factor = {}};
@@ -78,6 +79,18 @@ TEST(Rope, YarnOfKimiK2) {
   EXPECT_EQ(ramp.high, 20);
 }
 
+// The ramp goes from 10.472 to 22.513.
+TEST(Rope, YarnWithoutTruncation) {
+  YarnScaling yarn = deepseek_yarn();
+  yarn.truncate = false;
+  const RopeSpec rope = make_yarn_rope(1e4, 64, true, yarn);
+  EXPECT_FLOAT_EQ(rope.inv_freq[10], 0.0562341325f);
+  EXPECT_FLOAT_EQ(rope.inv_freq[11], 0.0403675845f);
+  EXPECT_FLOAT_EQ(rope.inv_freq[16], 0.00552406298f);
+  EXPECT_FLOAT_EQ(rope.inv_freq[22], 0.000118387732f);
+  EXPECT_FLOAT_EQ(rope.inv_freq[23], 3.33380358e-05f);
+}
+
 TEST(Rope, YarnWhoseRampIsEmpty) {
   // Both ends fall on the same dimension: a step just after it.
   YarnScaling yarn = deepseek_yarn();
@@ -85,6 +98,21 @@ TEST(Rope, YarnWhoseRampIsEmpty) {
   yarn.beta_fast = yarn.beta_slow = 1;
   const RopeSpec rope = make_yarn_rope(1e4, 8, false, yarn);
   for (const float f : rope.inv_freq) EXPECT_TRUE(std::isfinite(f) && f > 0) << f;
+}
+
+// The values of Llama 3.1: dimensions up to 28 stay, from 35 on they are divided.
+TEST(Rope, Llama3) {
+  const RopeSpec rope = make_llama3_rope(
+      5e5, 128, false,
+      {.factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_context = 8192});
+  EXPECT_EQ(rope.magnitude, 1.0f);
+  ASSERT_EQ(rope.inv_freq.size(), 64u);
+  EXPECT_EQ(rope.inv_freq[0], 1.0f);
+  EXPECT_FLOAT_EQ(rope.inv_freq[28], 0.00321144599f);
+  EXPECT_FLOAT_EQ(rope.inv_freq[29], 0.00216657076f);
+  EXPECT_FLOAT_EQ(rope.inv_freq[34], 0.000178507813f);
+  EXPECT_FLOAT_EQ(rope.inv_freq[35], 9.55621235e-05f);
+  EXPECT_FLOAT_EQ(rope.inv_freq[63], 3.06892599e-07f);
 }
 
 TEST(Rope, MscaleOfYarn) {

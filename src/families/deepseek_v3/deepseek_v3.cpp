@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "families/common.h"
+#include "families/rope_fields.h"
 #include "source/tensor_lookup.h"
 
 namespace moeflux {
@@ -33,15 +34,8 @@ MlaSpec read_mla(const JsonFields& text) {
       .scale = 0,
       .latent_norm_eps = 1e-6f,  // fixed in the reference, whatever rms_norm_eps is
   };
-  double scale = 1.0 / std::sqrt(static_cast<double>(mla.d_nope + mla.d_rope));
-  if (rope.is_yarn()) {
-    const YarnScaling yarn = rope.yarn();
-    if (yarn.mscale_all_dim.value_or(0) != 0) {
-      const double m = yarn_mscale(yarn.factor, *yarn.mscale_all_dim);
-      scale *= m * m;
-    }
-  }
-  mla.scale = static_cast<float>(scale);
+  mla.scale = static_cast<float>(rope.softmax_factor() /
+                                 std::sqrt(static_cast<double>(mla.d_nope + mla.d_rope)));
   return mla;
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "families/common.h"
+#include "families/rope_fields.h"
 #include "source/tensor_lookup.h"
 
 namespace moeflux {
@@ -30,7 +31,7 @@ GateActivation read_output_gate(const JsonFields& text) {
 GatedAttentionSpec read_attention(const JsonFields& text) {
   const int d_head = size_field(text, "head_dim");
   const RopeFields rope(text);
-  const double rotary_share = rope.number_or("partial_rotary_factor", 0.25);
+  const double rotary_share = rope.number("partial_rotary_factor").value_or(0.25);
   if (!(rotary_share > 0 && rotary_share <= 1)) {
     fail(Errc::BadInput, "{}: partial_rotary_factor is {}, outside of 0 to 1", text.origin(),
          rotary_share);

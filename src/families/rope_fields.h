@@ -1,0 +1,44 @@
+// The RoPE part of a config. Exporters write it as `rope_parameters`, as the older `rope_scaling`,
+// or flat beside the other fields; a field in several of these places must have one value.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "model/rope.h"
+
+namespace moeflux {
+
+class RopeFields {
+ public:
+  // Throws Unsupported for a type of RoPE, or a key of its object, that is not implemented:
+  // ignored, it would be a silently wrong model. `config` must outlive this.
+  explicit RopeFields(const JsonFields& config);
+
+  std::optional<double> number(std::string_view key) const;
+  RopeSpec make(int n_rot, bool interleaved) const;
+
+  // What the attention of DeepSeek multiplies its softmax scale by: the squared magnitude that
+  // `mscale_all_dim` gives any scaled RoPE.
+  double softmax_factor() const;
+
+ private:
+  const Json* find(std::string_view key) const;
+  std::string read_type() const;
+  void check_keys() const;
+  double required(std::string_view key) const;
+  double theta() const;
+  double factor() const;
+  double original_context() const;
+  YarnScaling yarn() const;
+  Llama3Scaling llama3() const;
+
+  const JsonFields& config_;
+  std::vector<JsonFields> objects_;  // rope_parameters and rope_scaling, where present
+  std::string type_;                 // "default" when nothing says otherwise
+};
+
+}  // namespace moeflux
