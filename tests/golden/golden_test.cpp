@@ -28,7 +28,7 @@ std::vector<Model> models() {
     const std::string path = test::fixture_path(name);
     list.push_back({name, path, path + "/golden.safetensors", false});
   }
-  for (const char* name : {"qwen3_5_moe", "deepseek_v3", "deepseek_v3-fp8"}) {
+  for (const char* name : {"qwen3_5", "qwen3_5_moe", "deepseek_v3", "deepseek_v3-fp8"}) {
     const std::string path = test::shared_path(std::string("fixtures/") + name);
     list.push_back({std::string("shared-") + name, path, path + "/golden.safetensors", true});
   }
@@ -91,10 +91,11 @@ TEST_P(Golden, EveryCheckPasses) {
   const bool passed =
       verify_model(engine, model.golden, {.tolerance = test::kGoldenTolerance, .chunk = chunk},
                    [&](const VerifyCheck& check) {
-                     EXPECT_TRUE(check.passed) << check.prompt << " " << check.name << ": "
-                                               << check.relative << " " << check.note;
-                     EXPECT_LE(check.relative, test::kGoldenTolerance) << check.name;
-                     EXPECT_GE(check.cosine, 1 - test::kGoldenTolerance) << check.name;
+                     EXPECT_TRUE(check.passed)
+                         << check.prompt << " " << check.name << ": " << check.difference.relative
+                         << " " << check.difference.value << " " << check.note;
+                     EXPECT_LE(check.difference.relative, test::kGoldenTolerance) << check.name;
+                     EXPECT_GE(check.difference.cosine, 1 - test::kGoldenTolerance) << check.name;
                      if (check.name == "greedy") {
                        EXPECT_EQ(check.note, "24/24 tokens");
                      }

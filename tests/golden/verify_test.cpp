@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "source/safetensors.h"
@@ -36,6 +37,7 @@ class SpoiledGolden {
     std::string bytes;
   };
   std::map<std::string, Tensor>& tensors() { return tensors_; }
+  const std::map<std::string, Tensor>& tensors() const { return tensors_; }
   std::int64_t length_of(const std::string& name) const { return tensors_.at(name).shape[0]; }
 
   template <class T>
@@ -60,6 +62,17 @@ class SpoiledGolden {
   std::map<std::string, Tensor> tensors_;
 };
 
+// What a row of a golden tensor is compared as.
+struct GoldenTensor {
+  const char* name;
+  const char* check;
+};
+constexpr GoldenTensor kTensors[] = {{"logits", "logits"},
+                                     {"mtp_logits", "mtp"},
+                                     {"greedy_logits", "greedy"},
+                                     {"final", "final"},
+                                     {"route.1.weights", "routes 1"}};
+
 class Verify : public testing::Test {
  protected:
   static constexpr const char* kFixture = "qwen-ratio3";
@@ -79,6 +92,18 @@ class Verify : public testing::Test {
     return names;
   }
 
+  std::size_t width_of(const std::string& name) {
+    return static_cast<std::size_t>(golden_.tensors().at(name).shape.back());
+  }
+  // Of row `row`, all dimensions but the last taken as one.
+  void scale_row(const std::string& name, std::size_t row, float factor) {
+    for (std::size_t i = row * width_of(name); i < (row + 1) * width_of(name); ++i)
+      golden_.set<float>(name, i, golden_.get<float>(name, i) * factor);
+  }
+  void move_value(const std::string& name, std::size_t index, float by) {
+    golden_.set<float>(name, index, golden_.get<float>(name, index) + by);
+  }
+
   test::TempDir dir_;
   SpoiledGolden golden_{kFixture};
 };
@@ -89,16 +114,37 @@ TEST_F(Verify, AnUnchangedCopyPasses) {
   EXPECT_EQ(failed(), Names{});
 }
 
-TEST_F(Verify, OneWrongLogit) {
-  golden_.set<float>("logits", 1000, golden_.get<float>("logits", 1000) + 0.5f);
-  EXPECT_EQ(failed(), Names{"logits"});
+TEST_F(Verify, OneRowOffByAHalfPerMille) {
+  const SpoiledGolden good = golden_;
+  for (const auto& [name, check] : kTensors) {
+    golden_ = good;
+    scale_row(name, 11, 1.0005f);
+    EXPECT_EQ(failed(), Names{check});
+  }
 }
 
-TEST_F(Verify, OneWrongHiddenValue) {
-  const auto& shape = golden_.tensors().at("hidden").shape;
-  const auto per_layer = static_cast<std::size_t>(shape[1] * shape[2]);
-  golden_.set<float>("hidden", 2 * per_layer + 5, 3.0f);
-  EXPECT_EQ(failed(), Names{"layer 1"});
+TEST_F(Verify, OneValueOffByAHundredth) {
+  const SpoiledGolden good = golden_;
+  for (const auto& [name, check] : kTensors) {
+    golden_ = good;
+    move_value(name, 5 * width_of(name) + 1, 0.01f);
+    EXPECT_EQ(failed(), Names{check});
+  }
+}
+
+TEST_F(Verify, TheWrongLayerIsNamed) {
+  const SpoiledGolden good = golden_;
+  const std::int64_t n_tokens = good.length_of("ids");
+  const Names layers{"embedding", "layer 0", "layer 1", "layer 2", "final norm"};
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const auto last_row = (i + 1) * static_cast<std::size_t>(n_tokens) - 1;
+    golden_ = good;
+    scale_row("hidden", last_row, 1.0005f);
+    EXPECT_EQ(failed(), Names{layers[i]});
+    golden_ = good;
+    move_value("hidden", last_row * width_of("hidden"), 0.01f);
+    EXPECT_EQ(failed(), Names{layers[i]});
+  }
 }
 
 TEST_F(Verify, NanIsNotClose) {
@@ -109,6 +155,12 @@ TEST_F(Verify, NanIsNotClose) {
 TEST_F(Verify, AnotherRoute) {
   const auto id = golden_.get<std::int32_t>("route.2.ids", 4);
   golden_.set<std::int32_t>("route.2.ids", 4, id == 0 ? 1 : id - 1);
+  EXPECT_EQ(failed(), Names{"routes 2"});
+}
+
+TEST_F(Verify, ARouteTwice) {
+  golden_.set<std::int32_t>("route.2.ids", 5, golden_.get<std::int32_t>("route.2.ids", 4));
+  golden_.set<float>("route.2.weights", 5, golden_.get<float>("route.2.weights", 4));
   EXPECT_EQ(failed(), Names{"routes 2"});
 }
 
@@ -151,19 +203,56 @@ TEST_F(Verify, APromptWithoutTokens) {
   expect_error(Errc::BadInput, {"ids", "no tokens"}, [&] { failed(); });
 }
 
-TEST_F(Verify, NothingToCompareIsNotSuccess) {
+TEST_F(Verify, WhatIsMissingIsNamed) {
+  const SpoiledGolden good = golden_;
+  for (const char* name : {"hidden", "logits", "route.0.ids", "route.3.weights", "mtp_logits",
+                           "greedy", "greedy_logits"}) {
+    golden_ = good;
+    golden_.tensors().erase(name);
+    expect_error(Errc::NotFound, {fmt::format("\"{}\" is missing", name), "golden.safetensors"},
+                 [&] { failed(); });
+  }
+}
+
+TEST_F(Verify, HiddenStatesOfSomeLayersOnly) {
+  auto& hidden = golden_.tensors().at("hidden");
+  hidden.bytes.resize(hidden.bytes.size() / 5 * 4);
+  hidden.shape[0] = 4;
+  expect_error(Errc::BadInput, {"hidden", "[4, 20, 72]", "[5, 20, 72]"}, [&] { failed(); });
+}
+
+TEST_F(Verify, TensorsOfNoCheck) {
+  golden_.tensors()["route.4.ids"] = golden_.tensors()["route.3.ids"];
+  golden_.tensors()["logit"] = golden_.tensors()["logits"];
+  expect_error(Errc::BadInput, {"logit", "route.4.ids"}, [&] { failed(); });
+}
+
+// Several prompts may leave out the same kinds of tensors, not different ones.
+TEST_F(Verify, SeveralPrompts) {
+  const SpoiledGolden one = golden_;
   auto& tensors = golden_.tensors();
-  std::erase_if(tensors, [](const auto& tensor) { return tensor.first != "ids"; });
-  expect_error(Errc::BadInput, {"ids", "nothing to compare"}, [&] { failed(); });
+  tensors.clear();
+  for (const char* prefix : {"p0.", "p1."}) {
+    for (const char* name : {"ids", "hidden", "logits"})
+      tensors[std::string(prefix) + name] = one.tensors().at(name);
+  }
+  EXPECT_EQ(failed(), Names{});
+  tensors["p1.mtp_logits"] = one.tensors().at("mtp_logits");
+  expect_error(Errc::NotFound, {"p0.mtp_logits"}, [&] { failed(); });
+  tensors.erase("p1.mtp_logits");
+  tensors["p0.route.1.ids"] = one.tensors().at("route.1.ids");
+  expect_error(Errc::NotFound, {"p0.route.0.ids"}, [&] { failed(); });
+  tensors.erase("p0.route.1.ids");
+  tensors.erase("p1.logits");
+  expect_error(Errc::NotFound, {"p1.logits"}, [&] { failed(); });
 }
 
 TEST_F(Verify, AHeadThatIsMissing) {
   Engine engine(
       test::fixture_path("qwen-onekv"),
       {.n_threads = 1, .memory_bytes = std::uint64_t{1} << 30, .precision = Precision::Exact});
-  const SpoiledGolden plain("qwen-onekv");
-  SpoiledGolden with_mtp = plain;
-  const std::int64_t n = plain.length_of("ids") - 1;
+  SpoiledGolden with_mtp("qwen-onekv");
+  const std::int64_t n = with_mtp.length_of("ids") - 1;
   with_mtp.tensors()["mtp_logits"] = {
       DType::F32, {n, 256}, std::string(static_cast<std::size_t>(n * 256 * 4), '\0')};
   std::vector<std::string> names;
