@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "text/late_normal_forms.h"
 
 namespace moeflux {
 namespace {
@@ -61,10 +62,7 @@ void order_marks(std::vector<CodePoint>& text) {
   }
 }
 
-}  // namespace
-
-std::string to_normal_form(std::string_view text, NormalForm form) {
-  if (is_ascii(text)) return std::string(text);
+void append_normal_form(std::string& out, std::string_view text, NormalForm form) {
   const bool compose = form == NormalForm::Nfc || form == NormalForm::Nfkc;
   const bool compatible = form == NormalForm::Nfkc || form == NormalForm::Nfkd;
   const auto options = static_cast<utf8proc_option_t>(
@@ -79,9 +77,27 @@ std::string to_normal_form(std::string_view text, NormalForm form) {
     MOEFLUX_ASSERT(n >= 0);
     chars.resize(static_cast<std::size_t>(n));
   }
+  for (const CodePoint c : chars) append_utf8(out, static_cast<char32_t>(c));
+}
+
+}  // namespace
+
+std::string to_normal_form(std::string_view text, NormalForm form) {
+  if (is_ascii(text)) return std::string(text);
   std::string out;
   out.reserve(text.size());
-  for (const CodePoint c : chars) append_utf8(out, static_cast<char32_t>(c));
+  // Nothing reaches across a character without a class and a normal form, so text is cut there.
+  std::size_t done = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const Utf8Step step = decode_utf8(text, at);
+    if (has_late_normal_form(step.code_point)) {
+      append_normal_form(out, text.substr(done, at - done), form);
+      out += text.substr(at, step.length);
+      done = at + step.length;
+    }
+    at += step.length;
+  }
+  append_normal_form(out, text.substr(done), form);
   return out;
 }
 

@@ -9,7 +9,8 @@ namespace moeflux {
 
 enum class NormalForm { Nfc, Nfd, Nfkc, Nfkd };
 
-// Takes time O(n log n) for any input, also for long runs of combining marks.
+// As the tokenizers library does it, whose tables are of Unicode 9: later characters stay as they
+// are. Takes time O(n log n) for any input, also for long runs of combining marks.
 std::string to_normal_form(std::string_view text, NormalForm form);
 
 // The full lowercase mapping of one character, without context.

@@ -26,6 +26,37 @@ TEST(Unicode, NormalForms) {
   EXPECT_EQ(to_normal_form("plain", NormalForm::Nfkd), "plain");
 }
 
+constexpr NormalForm kForms[] = {NormalForm::Nfc, NormalForm::Nfd, NormalForm::Nfkc,
+                                 NormalForm::Nfkd};
+
+// What the tokenizers library makes of them, whose tables are of Unicode 9.
+TEST(Unicode, LaterCharactersHaveNoNormalForm) {
+  for (const NormalForm form : kForms) {
+    for (const std::string text : {
+             "\U00011938",            // decomposes since 13
+             "\U00011935\U00011930",  // and is composed of these
+             "\U000105D2\u0307",      // composes since 16
+             "\u32FF",                // compatibility, since 12.1
+             "\uA7F2\U0001E030",      // since 14 and 15
+             "\U0001FBF9",            // since 13
+             "a\u0301\u1ABF",         // marks of lower classes, which would go before the others
+             "a\u0301\u1DF9",
+             "a\u0301\U00010F46\u0323",
+         }) {
+      const bool composes = form == NormalForm::Nfc || form == NormalForm::Nfkc;
+      std::string expected = text;
+      if (composes && text.starts_with("a\u0301")) expected.replace(0, 3, "\u00E1");
+      EXPECT_EQ(to_normal_form(text, form), expected);
+    }
+    // The marks behind one are ordered among themselves.
+    EXPECT_EQ(to_normal_form("a\u1ABF\u0301\u0323", form), "a\u1ABF\u0323\u0301");
+  }
+  // Of Unicode 9 and older, next to such ranges.
+  EXPECT_EQ(to_normal_form("a\u0301\u1ABD", NormalForm::Nfd), "a\u1ABD\u0301");
+  EXPECT_EQ(to_normal_form("a\u0301\u1DF5\u0323", NormalForm::Nfd), "a\u0323\u0301\u1DF5");
+  EXPECT_EQ(to_normal_form("\u32FE", NormalForm::Nfkc), "\u30F2");
+}
+
 TEST(Unicode, ManyMarksTakeNoQuadraticTime) {
   std::string text = "a";
   for (int i = 0; i < 150'000; ++i) text += i % 2 == 0 ? "\u0315" : "\u0327";  // classes 232, 202
