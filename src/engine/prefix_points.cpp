@@ -34,10 +34,12 @@ std::int64_t shared_with_all(const ChatTemplate& chat_template, const Tokenizer&
   return least;
 }
 
-void add_message(ChatRequest& chat, const char* role, const std::string& content) {
-  Json message = Json::object();
-  message["role"] = role;
-  message["content"] = content;
+Json message_of(const char* role, const std::string& content) {
+  return Json{{"role", role}, {"content", content}};
+}
+
+void add_message(const ChatTemplate& chat_template, ChatRequest& chat, Json message) {
+  chat_template.forms().apply(message);
   chat.messages.push_back(std::move(message));
 }
 
@@ -50,29 +52,30 @@ PrefixPoints find_prefix_points(const ChatTemplate& chat_template, const Tokeniz
     return shared_with_all(chat_template, tokenizer, chat, prompt, edit);
   };
   // Another chat with the same system message and tools.
-  const std::int64_t system = try_out([](ChatRequest& other, const char* content) {
+  const std::int64_t system = try_out([&](ChatRequest& other, const char* content) {
     Json messages = Json::array();
     if (!other.messages.empty() && other.messages[0].value("role", "") == "system")
       messages.push_back(other.messages[0]);
     other.messages = std::move(messages);
-    add_message(other, "user", content);
+    add_message(chat_template, other, message_of("user", content));
   });
   // This chat after an answer and one more question.
-  const std::int64_t next_turn = try_out([](ChatRequest& other, const char* content) {
-    add_message(other, "assistant", content);
-    add_message(other, "user", "0");
+  const std::int64_t next_turn = try_out([&](ChatRequest& other, const char* content) {
+    add_message(chat_template, other, message_of("assistant", content));
+    add_message(chat_template, other, message_of("user", "0"));
   });
 
   // After a call of a tool and its result: many templates leave out only the thoughts before the
   // last question.
   const bool has_tools = chat.tools.is_array() && !chat.tools.empty();
   const std::int64_t tool_result =
-      !has_tools ? 0 : try_out([](ChatRequest& other, const char* content) {
-        add_message(other, "assistant", "");
-        other.messages.back()["reasoning_content"] = content;
-        other.messages.back()["tool_calls"] = Json::array(
+      !has_tools ? 0 : try_out([&](ChatRequest& other, const char* content) {
+        Json call = message_of("assistant", "");
+        call["reasoning_content"] = content;
+        call["tool_calls"] = Json::array(
             {{{"type", "function"}, {"function", {{"name", "f"}, {"arguments", Json::object()}}}}});
-        add_message(other, "tool", "0");
+        add_message(chat_template, other, std::move(call));
+        add_message(chat_template, other, message_of("tool", "0"));
       });
 
   PrefixPoints points;
@@ -88,8 +91,8 @@ std::vector<TokenId> next_turn_prefix(const ChatTemplate& chat_template, const T
                                       const ChatRequest& chat, const std::string& answer) {
   const auto render = [&](const char* content) {
     ChatRequest next = chat;
-    add_message(next, "assistant", answer);
-    add_message(next, "user", content);
+    add_message(chat_template, next, message_of("assistant", answer));
+    add_message(chat_template, next, message_of("user", content));
     return tokenizer.encode(chat_template.render(next));
   };
   try {

@@ -1,8 +1,9 @@
 // From the messages of a chat request to the marked text of a prompt, by the model's own template.
 //
-// Clients write OpenAI's form: tool-call arguments as a JSON string, content as text or as parts.
-// Templates differ in what they can read, so each is tried out once when it is loaded and messages
-// are brought into the form it understands. Immutable after construction: any thread may render.
+// Messages reach the template exactly as they are given, as with Hugging Face transformers: content
+// stays a string or a list of parts, arguments of calls stay a string or an object. Whoever has
+// messages of API clients brings them into the template's forms() first (normalize_messages()).
+// Immutable after construction: any thread may render.
 #pragma once
 
 #include <map>
@@ -12,6 +13,7 @@
 #include "base/json.h"
 #include "text/jinja/template.h"
 #include "text/marked_text.h"
+#include "text/message_forms.h"
 
 namespace moeflux {
 
@@ -25,11 +27,6 @@ struct ChatRequest {
 
 class ChatTemplate {
  public:
-  // What the arguments of a tool call are when the template sees them.
-  enum class ArgumentForm { Object, String };
-  // What the content of a message is when the template sees it.
-  enum class ContentForm { AsGiven, String, Parts };
-
   // `special_tokens` maps names such as "bos_token" to their text; they become variables. Throws
   // what parsing the template throws; `name` is its name in errors.
   ChatTemplate(std::string_view source, std::string name,
@@ -38,23 +35,18 @@ class ChatTemplate {
   // Throws BadInput when the messages are malformed or the template refuses them.
   MarkedText render(const ChatRequest& request, const jinja::RenderOptions& options = {}) const;
 
-  ArgumentForm argument_form() const { return argument_form_; }
-  ContentForm content_form() const { return content_form_; }
+  const MessageForms& forms() const { return forms_; }
 
  private:
   Json variables(const ChatRequest& request) const;
-  std::string try_out(const Json& messages, const Json& tools) const;  // empty when it fails
-  ArgumentForm find_argument_form() const;
-  ContentForm find_content_form() const;
 
   jinja::Template template_;
   std::map<std::string, std::string> special_tokens_;
-  ContentForm content_form_ = ContentForm::AsGiven;
-  ArgumentForm argument_form_ = ArgumentForm::Object;
+  MessageForms forms_;
 };
 
-// Throws BadInput unless `messages` is an array of objects with a string "role" and a "content"
-// that is a string, an array of objects, null or absent.
+// Throws BadInput unless `messages` is an array of objects with a string "role". All else is
+// between them and the template.
 void validate_messages(const Json& messages);
 
 // The template to use out of "chat_template" in a tokenizer_config.json: a string, or a list of

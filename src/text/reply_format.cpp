@@ -49,7 +49,8 @@ Json probe_call(Json content) {
 }
 
 // Nothing when the template refuses.
-std::optional<MarkedText> try_out(const ChatTemplate& chat, const ChatRequest& request) {
+std::optional<MarkedText> try_out(const ChatTemplate& chat, ChatRequest request) {
+  for (Json& each : request.messages) chat.forms().apply(each);
   jinja::RenderOptions options;
   options.limits.max_steps = kProbeSteps;
   try {
@@ -133,6 +134,7 @@ void find_thinking(const ChatTemplate& chat, ReplyProfile& profile) {
 
 ReplyProfile detect_reply_profile(const ChatTemplate& chat) {
   ReplyProfile profile;
+  profile.forms = chat.forms();
   std::optional<ReplyFormat> format = format_of_call(chat, "");
   if (!format) {
     format = format_of_call(chat, nullptr);

@@ -18,6 +18,7 @@ class Tokenizer;
 
 struct ReplyProfile {
   ReplyFormat format = ReplyFormat::Plain;
+  MessageForms forms = {};
   bool null_content = false;    // calls are only shown when the content beside them is null
   bool late_system = true;      // takes system messages after the first
   bool thinks = false;          // knows thoughts at all

@@ -58,20 +58,17 @@ Json text_part(const Json& part, const std::string& where) {
   return Json{{"type", "text"}, {"text", *text}};
 }
 
-// A string, or an array of two or more text parts.
-Json content_of(const Json& message, const std::string& where) {
+Json content_of(const Json& message, const std::string& where, bool may_be_missing = false) {
   const Json* content = find(message, "content");
-  if (content == nullptr) return "";
-  if (content->is_string()) return *content;
-  if (!content->is_array()) {
-    fail(Errc::BadInput, "{}: \"content\" must be a string, an array of parts or null", where);
+  if (content == nullptr) {
+    if (may_be_missing) return "";
+    fail(Errc::BadInput, "{}.content is missing; give a string or an array of text parts", where);
   }
-  Json parts = Json::array();
-  for (std::size_t i = 0; i < content->size(); ++i) {
-    parts.push_back(text_part((*content)[i], at(where, "content", i)));
-  }
-  if (parts.empty()) return "";
-  return parts.size() == 1 ? parts[0]["text"] : parts;
+  return normalize_content(*content, where + ".content");
+}
+
+std::string text_of(const Json& content) {
+  return content.is_string() ? content.get<std::string>() : joined_parts(content);
 }
 
 bool is_empty(const Json& content) {
@@ -81,7 +78,7 @@ bool is_empty(const Json& content) {
 // ---- calls
 
 // What a model once wrote need not be JSON, and a chat must be able to go on after that.
-Json arguments_of(const Json& function, const std::string& where) {
+Json arguments_of(const Json& function, ArgumentForm form, const std::string& where) {
   const Json* arguments = find(function, "arguments");
   if (arguments == nullptr) return Json::object();
   if (arguments->is_object()) return *arguments;
@@ -90,6 +87,7 @@ Json arguments_of(const Json& function, const std::string& where) {
   }
   const std::string& text = arguments->get_ref<const std::string&>();
   if (text.find_first_not_of(" \t\r\n") == std::string::npos) return Json::object();
+  if (form == ArgumentForm::String) return text;
   try {
     Json parsed = parse_json(text, "arguments");
     if (parsed.is_object()) return parsed;
@@ -98,7 +96,7 @@ Json arguments_of(const Json& function, const std::string& where) {
   return Json{{"arguments", text}};
 }
 
-Json call_of(const Json& call, const std::string& where) {
+Json call_of(const Json& call, ArgumentForm form, const std::string& where) {
   if (!call.is_object()) fail(Errc::BadInput, "{} must be an object", where);
   const Json* type = find(call, "type");
   if (type != nullptr && *type != "function") {
@@ -118,19 +116,19 @@ Json call_of(const Json& call, const std::string& where) {
   }
   result["type"] = "function";
   result["function"] = Json{{"name", text_field(function, "name", inside)},
-                            {"arguments", arguments_of(function, inside)}};
+                            {"arguments", arguments_of(function, form, inside)}};
   return result;
 }
 
-Json calls_of(const Json& message, const std::string& where) {
+Json calls_of(const Json& message, ArgumentForm form, const std::string& where) {
   Json result = Json::array();
   if (const Json* calls = find(message, "tool_calls")) {
     if (!calls->is_array()) fail(Errc::BadInput, "{}: \"tool_calls\" must be an array", where);
     for (std::size_t i = 0; i < calls->size(); ++i) {
-      result.push_back(call_of((*calls)[i], at(where, "tool_calls", i)));
+      result.push_back(call_of((*calls)[i], form, at(where, "tool_calls", i)));
     }
   } else if (const Json* call = find(message, "function_call")) {
-    result.push_back(call_of(*call, where + ".function_call"));
+    result.push_back(call_of(*call, form, where + ".function_call"));
   }
   return result;
 }
@@ -156,19 +154,17 @@ class Normalizer {
     copy_name(message, where);
   }
 
-  Json take() { return std::move(messages_); }
+  Json take() {
+    for (Json& message : messages_) profile_.forms.apply(message);
+    return std::move(messages_);
+  }
 
  private:
   // Clients write several system messages in a row; most templates read one.
   void add_system(Json content) {
     if (!messages_.empty() && messages_.back()["role"] == "system" && messages_.size() == 1) {
       Json& first = messages_.back()["content"];
-      if (first.is_string() && content.is_string()) {
-        const std::string text = first.get<std::string>() + "\n\n" + content.get<std::string>();
-        first = text;
-      } else {
-        append_parts(first, content);
-      }
+      first = text_of(first) + "\n\n" + text_of(content);
       return;
     }
     const bool late = !messages_.empty();
@@ -176,17 +172,13 @@ class Normalizer {
     messages_.push_back(Json{{"role", role}, {"content", std::move(content)}});
   }
 
-  static void append_parts(Json& first, const Json& more) {
-    if (first.is_string()) first = Json::array({Json{{"type", "text"}, {"text", first}}});
-    if (more.is_string()) {
-      first.push_back(Json{{"type", "text"}, {"text", more}});
-    } else {
-      first.insert(first.end(), more.begin(), more.end());
-    }
-  }
-
   void add_assistant(const Json& message, const std::string& where) {
-    Json result = Json{{"role", "assistant"}, {"content", content_of(message, where)}};
+    Json calls = calls_of(message, profile_.forms.arguments, where);
+    const bool says_something_else = !calls.empty() || find(message, "refusal") != nullptr ||
+                                     find(message, "reasoning") != nullptr ||
+                                     find(message, "reasoning_content") != nullptr;
+    Json result =
+        Json{{"role", "assistant"}, {"content", content_of(message, where, says_something_else)}};
     for (const char* key : {"reasoning_content", "reasoning"}) {
       const Json* thought = find(message, key);
       if (thought == nullptr) continue;
@@ -194,7 +186,6 @@ class Normalizer {
       result["reasoning_content"] = *thought;
       break;
     }
-    Json calls = calls_of(message, where);
     if (!calls.empty()) {
       for (const Json& call : calls) {
         if (call.contains("id")) names_[call["id"].get<std::string>()] = call["function"]["name"];
@@ -206,7 +197,8 @@ class Normalizer {
   }
 
   void add_tool(const Json& message, const std::string& where) {
-    Json result = Json{{"role", "tool"}, {"content", content_of(message, where)}};
+    const bool is_of_old = message.at("role") == "function";  // whose result may be null
+    Json result = Json{{"role", "tool"}, {"content", content_of(message, where, is_of_old)}};
     if (const Json* id = find(message, "tool_call_id")) {
       if (!id->is_string()) fail(Errc::BadInput, "{}: \"tool_call_id\" must be a string", where);
       result["tool_call_id"] = *id;
@@ -238,6 +230,18 @@ Json normalize_messages(const Json& messages, const ReplyProfile& profile) {
     normalizer.add(messages[i], at("", "messages", i));
   }
   return normalizer.take();
+}
+
+Json normalize_content(const Json& content, const std::string& where) {
+  if (content.is_string()) return content;
+  if (!content.is_array()) {
+    fail(Errc::BadInput, "{} must be a string or an array of text parts", where);
+  }
+  Json parts = Json::array();
+  for (std::size_t i = 0; i < content.size(); ++i) {
+    parts.push_back(text_part(content[i], fmt::format("{}[{}]", where, i)));
+  }
+  return parts.empty() ? Json("") : parts;
 }
 
 Json normalize_tools(const Json& tools) {

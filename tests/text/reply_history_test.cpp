@@ -37,7 +37,8 @@ TEST(ReplyHistory, MessagesOfAllForms) {
       {"id": "c1", "type": "function", "function": {"name": "f", "arguments": {"x": 1}}},
       {"id": "c2", "type": "function", "function": {"name": "g", "arguments": {"y": [2]}}}]},
     {"role": "tool", "content": "two", "tool_call_id": "c2", "name": "g"},
-    {"role": "tool", "content": "one", "tool_call_id": "c1", "name": "f"},
+    {"role": "tool", "content": [{"type": "text", "text": "one"}], "tool_call_id": "c1",
+     "name": "f"},
     {"role": "assistant", "content": "Done.", "reasoning_content": "Ok."}])"));
 }
 
@@ -83,7 +84,7 @@ TEST(ReplyHistory, ErrorsNameMessageAndField) {
   refused({"messages[0]", "object"}, "[1]");
   refused({"messages[0]", "role"}, R"([{"content": "x"}])");
   refused({"messages[0]", "robot"}, R"([{"role": "robot", "content": "x"}])");
-  refused({"messages[0]", "content"}, R"([{"role": "user", "content": 7}])");
+  refused({"messages[0].content must be"}, R"([{"role": "user", "content": 7}])");
   refused({"messages[1].content[1]", "image_url"}, R"([{"role": "user", "content": "x"},
       {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image_url"}]}])");
   refused({"messages[0].content[0]", "text"},
@@ -96,8 +97,31 @@ TEST(ReplyHistory, ErrorsNameMessageAndField) {
   refused(
       {"messages[0].tool_calls[0].function", "arguments"},
       R"([{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": 1}}]}])");
-  refused({"messages[0]", "tool_call_id"}, R"([{"role": "tool", "tool_call_id": 1}])");
+  refused({"messages[0]", "tool_call_id"},
+          R"([{"role": "tool", "tool_call_id": 1, "content": ""}])");
   refused({"messages[0]", "reasoning"}, R"([{"role": "assistant", "reasoning": []}])");
+}
+
+TEST(ReplyHistory, OnlyMessagesThatSayElseMayLackContent) {
+  for (const char* role : {"user", "system", "developer", "tool", "assistant"}) {
+    for (const char* content : {"", R"(, "content": null)"}) {
+      expect_error(Errc::BadInput, {"messages[1].content is missing"}, [&] {
+        normalize(fmt::format(R"([{{"role": "user", "content": "q"}}, {{"role": "{}"{}}}])", role,
+                              content));
+      });
+    }
+  }
+  for (const char* message :
+       {R"({"role": "assistant", "content": null, "tool_calls": [{"function": {"name": "f"}}]})",
+        R"({"role": "assistant", "function_call": {"name": "f"}})",
+        R"({"role": "assistant", "content": null, "reasoning_content": "Hm."})",
+        R"({"role": "assistant", "content": null, "refusal": "No."})",
+        R"({"role": "function", "name": "f", "content": null})",
+        R"({"role": "user", "content": ""})", R"({"role": "user", "content": []})"}) {
+    EXPECT_EQ(normalize(fmt::format("[{}]", message))[0]["content"], "") << message;
+  }
+  expect_error(Errc::BadInput, {"messages[0].content is missing"},
+               [] { normalize(R"([{"role": "assistant", "tool_calls": []}])"); });
 }
 
 TEST(ReplyHistory, Tools) {
