@@ -134,7 +134,13 @@ class MessageResponse final : public AnthropicAnswer {
     arguments_.clear();
   }
   void on(const ToolCallArguments& event) { arguments_ += event.json; }
-  void on(const ToolCallEnd&) { content_.back()["input"] = parse_input(arguments_); }
+  // Of a call that was cut off there is no input; what the model wrote of it is not an object.
+  void on(const ToolCallEnd& event) {
+    if (event.complete)
+      content_.back()["input"] = parse_input(arguments_);
+    else
+      content_.erase(content_.size() - 1);
+  }
   void on(const GenerationEnded& event) {
     if (const auto error = answer_error(event)) return exchange_->respond(anthropic_error(*error));
     Json message = envelope_.message(start_);

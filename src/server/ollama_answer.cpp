@@ -125,6 +125,7 @@ void OllamaAnswer::on(const ToolCallArguments& event) {
 }
 
 void OllamaAnswer::on(const ToolCallEnd& event) {
+  if (!event.complete) return;  // cut off: there are no arguments to call it with
   part_.calls.push_back({{"id", "call_" + random_id()},
                          {"function",
                           {{"index", event.index},

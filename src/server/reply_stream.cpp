@@ -102,7 +102,8 @@ void ReplyStream::emit(ReplyPieces pieces) {
 }
 
 void ReplyStream::on(const JobEnded& event) {
-  if (parser_ != nullptr) emit(parser_->finish());
+  const bool complete = !event.error && event.reason == StopReason::EndToken;
+  if (parser_ != nullptr) emit(parser_->finish(complete ? ReplyEnd::Complete : ReplyEnd::Cut));
   GenerationEnded ended;
   ended.reason = finish_reason(event, has_calls_);
   if (event.stop) ended.stop = options_.stop.at(*event.stop);

@@ -67,7 +67,11 @@ class Parser final : public ReplyParser {
     text_ += text;
     return run(false);
   }
-  ReplyPieces finish() override { return run(true); }
+  ReplyPieces finish(ReplyEnd end) override {
+    cut_ = end == ReplyEnd::Cut;
+    if (cut_) drop_half_marker();
+    return run(true);
+  }
 
  private:
   enum class State { Start, Thought, CallInThought, AfterThought, Content, Calls };
@@ -86,6 +90,7 @@ class Parser final : public ReplyParser {
   void add_text(std::string_view text, ReplyPieces& out);
   void add_call_pieces(ReplyPieces pieces, ReplyPieces& out);
   void give_back(ReplyPieces& out);
+  void drop_half_marker();
   void settle(ReplyPieces& out);
 
   const ReplyFormat format_;
@@ -95,6 +100,7 @@ class Parser final : public ReplyParser {
   std::vector<std::string> thought_markers_;  // openers, then the end of the thought
 
   State state_ = State::Start;
+  bool cut_ = false;
   std::string text_;  // not read yet
   bool thought_begun_ = false;
   std::string blanks_;  // held back: they are dropped where a marker follows
@@ -181,7 +187,7 @@ bool Parser::call_in_thought(bool at_end, ReplyPieces& out) {
     ReplyPieces pieces = inner_->feed(std::string_view(inner_raw_).substr(n_inner_fed_));
     n_inner_fed_ = inner_raw_.size();
     if (at_end) {
-      ReplyPieces last = inner_->finish();
+      ReplyPieces last = inner_->finish(cut_ ? ReplyEnd::Cut : ReplyEnd::Complete);
       pieces.insert(pieces.end(), last.begin(), last.end());
     }
     inner_pieces_.insert(inner_pieces_.end(), pieces.begin(), pieces.end());
@@ -261,6 +267,7 @@ bool Parser::calls(bool at_end, ReplyPieces& out) {
       return true;
     case CallState::Done:
       if (gave_up_) add_text(block_->raw(), out);
+      if (cut_) text_.clear();  // waited for because it may be markup
       if (at_end && !text_.empty()) {
         const bool half =
             std::any_of(content_markers_.begin(), content_markers_.end(),
@@ -269,7 +276,12 @@ bool Parser::calls(bool at_end, ReplyPieces& out) {
       }
       break;
     case CallState::NotACall:
-      give_back(out);
+      if (cut_) {
+        blanks_.clear();
+        text_.clear();
+      } else {
+        give_back(out);
+      }
       break;
   }
   block_.reset();
@@ -283,6 +295,14 @@ void Parser::give_back(ReplyPieces& out) {
   const std::size_t n = block_->had_calls() ? raw.size() : 1;
   add_text(std::string_view(raw).substr(0, n), out);
   text_.insert(0, raw, n);
+}
+
+// What waits outside of calls begins like a marker, perhaps after blanks.
+void Parser::drop_half_marker() {
+  const std::size_t marker = text_.find('<');
+  if (marker == std::string::npos || state_ == State::Calls) return;
+  text_.erase(marker);
+  blanks_.clear();
 }
 
 void Parser::add_call_pieces(ReplyPieces pieces, ReplyPieces& out) {
@@ -299,7 +319,7 @@ void Parser::add_call_pieces(ReplyPieces pieces, ReplyPieces& out) {
       target.emplace_back(ToolCallArguments{n_calls_, std::move(arguments->json)});
     } else if (const auto* end = std::get_if<ToolCallEnd>(&piece)) {
       const std::string raw = block_->take_raw();
-      const bool counts = options_.stream_arguments || end->complete;
+      const bool counts = options_.stream_arguments || end->complete || cut_;
       target.emplace_back(ToolCallEnd{n_calls_, end->complete});
       if (counts) {
         blanks_.clear();

@@ -58,9 +58,14 @@ struct ReplyOptions {
   bool reasoning = true;       // false: thoughts are content, markers included
   // The tools of the request, in OpenAI's form. With none (null or []), no calls are looked for.
   Json tools = nullptr;
-  // False: a call comes out when it is complete, and one that never is comes out as content. For
-  // replies and dialects that do not stream calls.
+  // False: a call comes out when it has ended, and one that the model got wrong comes out as
+  // content. For replies and dialects that do not stream calls.
   bool stream_arguments = true;
+};
+
+enum class ReplyEnd {
+  Complete,  // by the model
+  Cut,       // by a limit or a stop string: half a call or half a marker at the end is no content
 };
 
 class ReplyParser {
@@ -68,7 +73,7 @@ class ReplyParser {
   virtual ~ReplyParser() = default;
 
   virtual ReplyPieces feed(std::string_view text) = 0;
-  virtual ReplyPieces finish() = 0;  // the reply has ended; once
+  virtual ReplyPieces finish(ReplyEnd end = ReplyEnd::Complete) = 0;  // once
 };
 
 std::unique_ptr<ReplyParser> make_reply_parser(ReplyFormat format, const ReplyOptions& options);

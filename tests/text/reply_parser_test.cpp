@@ -105,6 +105,96 @@ TEST(ReplyParser, WithheldCallsAreCompleteOrContent) {
             "<tool_call>{\"name\": \"now\", \"arguments\": {\"a\": oops}}</tool_call>");
 }
 
+// ---- cut off
+
+struct CutCase {
+  ReplyFormat format;
+  std::string text;     // "Yes.", a call of get_weather and one of now
+  std::string opening;  // of its first call, up to where the arguments begin
+};
+
+std::vector<CutCase> cut_cases() {
+  const std::string tagged =
+      "<tool_call>\n<function=get_weather>\n<parameter=city>\nOslo\n</parameter>\n</function>\n"
+      "</tool_call>\n<tool_call>\n<function=now>\n</function>\n</tool_call>";
+  const std::string hermes =
+      "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": "
+      "\"Oslo\"}}\n</tool_call>\n"
+      "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>";
+  const std::string marked = ds(
+      "<|tool~calls~begin|><|tool~call~begin|>get_weather<|tool~sep|>{\"city\": \"Oslo\"}"
+      "<|tool~call~end|><|tool~call~begin|>now<|tool~sep|>{}<|tool~call~end|><|tool~calls~end|>");
+  const std::string fenced =
+      ds("<|tool~calls~begin|><|tool~call~begin|>function<|tool~sep|>get_weather\n```json\n"
+         "{\"city\": \"Oslo\"}\n```<|tool~call~end|>\n<|tool~call~begin|>function<|tool~sep|>now\n"
+         "```json\n{}\n```<|tool~call~end|><|tool~calls~end|>");
+  const std::string dsml =
+      ds("<|DSML|function_calls>\n<|DSML|invoke name=\"get_weather\">\n"
+         "<|DSML|parameter name=\"city\" string=\"true\">Oslo</|DSML|parameter>\n</|DSML|invoke>\n"
+         "<|DSML|invoke name=\"now\">\n</|DSML|invoke>\n</|DSML|function_calls>");
+  const std::string kimi =
+      "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0"
+      "<|tool_call_argument_begin|>{\"city\": \"Oslo\"}<|tool_call_end|><|tool_call_begin|>"
+      "functions.now:1<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>";
+  return {{ReplyFormat::QwenXml, tagged, "<parameter="},
+          {ReplyFormat::Hermes, hermes, "\"arguments\": {"},
+          {ReplyFormat::DeepSeek, marked, "{"},
+          {ReplyFormat::DeepSeekFenced, fenced, "{"},
+          {ReplyFormat::DeepSeekXml, dsml, ds("<|DSML|parameter name=\"")},
+          {ReplyFormat::Kimi, kimi, "{"}};
+}
+
+Reply cut_reply(ReplyFormat format, const ReplyOptions& options, std::string_view text) {
+  const auto parser = make_reply_parser(format, options);
+  Reply reply;
+  for (const char c : text) reply.add(parser->feed({&c, 1}));
+  reply.add(parser->finish(ReplyEnd::Cut));
+  return reply;
+}
+
+TEST(ReplyParser, HalfACallIsNoContent) {
+  ReplyOptions options;
+  options.tools = tools();
+  for (const CutCase& each : cut_cases()) {
+    const std::string text = "Yes.\n\n" + each.text;
+    const std::size_t announced = text.find(each.opening) + each.opening.size();
+    for (const bool streamed : {true, false}) {
+      options.stream_arguments = streamed;
+      for (std::size_t n = 4; n <= text.size(); ++n) {
+        const Reply reply = cut_reply(each.format, options, text.substr(0, n));
+        const std::string where = fmt::format("{} streamed {}", text.substr(0, n), streamed);
+        ASSERT_EQ(reply.content, n > 6 ? "Yes." : text.substr(0, n)) << where;
+        ASSERT_EQ(reply.calls.empty(), n < announced) << where;
+        if (n < announced) continue;
+        // A beginning of the arguments, which a client cannot take for all of them.
+        ASSERT_EQ(reply.calls[0].name, "get_weather") << where;
+        const Json arguments = Json::parse(reply.calls[0].arguments, nullptr, false);
+        ASSERT_EQ(reply.calls[0].complete, arguments == Json({{"city", "Oslo"}})) << where;
+        ASSERT_EQ(reply.calls[0].complete, !arguments.is_discarded()) << where;
+      }
+      EXPECT_EQ(cut_reply(each.format, options, text).calls.size(), 2u) << text;
+    }
+  }
+}
+
+TEST(ReplyParser, HalfAMarkerIsNoContent) {
+  ReplyOptions options;
+  options.tools = tools();
+  EXPECT_EQ(cut_reply(ReplyFormat::QwenXml, options, "a < b\n<tool_ca").content, "a < b");
+  EXPECT_EQ(cut_reply(ReplyFormat::QwenXml, options, "<thi").content, "");
+  EXPECT_EQ(cut_reply(ReplyFormat::Plain, {}, "a <tool_ca").content, "a <tool_ca");
+  options.opens_thought = true;
+  EXPECT_EQ(cut_reply(ReplyFormat::QwenXml, options, "Hm.\n</thi").reasoning, "Hm.");
+  const Reply in_thought =
+      cut_reply(ReplyFormat::QwenXml, options,
+                "Hm.\n<tool_call>\n<function=get_weather>\n<parameter=city>\nOs");
+  EXPECT_EQ(in_thought.reasoning, "Hm.");
+  EXPECT_EQ(in_thought.content, "");
+  ASSERT_EQ(in_thought.calls.size(), 1u);
+  EXPECT_EQ(in_thought.calls[0].arguments, "{\"city\":\"Os");
+  EXPECT_FALSE(in_thought.calls[0].complete);
+}
+
 // Random mixtures of what formats are made of: no cut changes the result, calls do not overlap, and
 // complete ones have JSON objects for arguments.
 TEST(ReplyParser, AnythingAnyhowCut) {
