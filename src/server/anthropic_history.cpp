@@ -162,14 +162,16 @@ class History {
 
   void add_call(Json& result, const Part& block) {
     const std::string id = required_string(block, "id");
+    const std::string name = required_string(block, "name");
+    if (name.empty()) block.refuse("name", "is empty");
     const Json* input = block.object("input");
     if (!calls_.insert(id).second)
       block.refuse("id", fmt::format("is \"{}\", which an earlier tool_use has", id.substr(0, 80)));
-    result["tool_calls"].push_back({{"id", id},
-                                    {"type", "function"},
-                                    {"function",
-                                     {{"name", required_string(block, "name")},
-                                      {"arguments", input == nullptr ? Json::object() : *input}}}});
+    result["tool_calls"].push_back(
+        {{"id", id},
+         {"type", "function"},
+         {"function",
+          {{"name", name}, {"arguments", input == nullptr ? Json::object() : *input}}}});
   }
 
   Json messages_ = Json::array();

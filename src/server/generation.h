@@ -47,7 +47,8 @@ struct OutputFormat {
 
 struct GenerationRequest {
   // A chat, as clients write it (text/reply_history.h says what they may), or prompts.
-  Json messages = nullptr;  // null: prompts
+  Json messages = nullptr;                  // null: prompts
+  const char* messages_field = "messages";  // where the body had them, for errors
   Json tools = nullptr;
   Json tool_choice = nullptr;  // null: auto
   bool parallel_tool_calls = true;

@@ -82,7 +82,7 @@ PromptMaker::Chat PromptMaker::make_chat(const GenerationRequest& request) const
   const Json tools = naming("tools", [&] { return normalize_tools(request.tools); });
   chat.choice = naming("tool_choice", [&] { return read_tool_choice(request.tool_choice, tools); });
   chat.tools = tools_to_render(chat.choice, tools);
-  chat.request.messages = naming("messages", [&] {
+  chat.request.messages = naming(request.messages_field, [&] {
     return normalize_messages(request.messages, profile(is_some(chat.tools)));
   });
   chat.request.tools = chat.tools;
@@ -94,14 +94,15 @@ PromptMaker::Chat PromptMaker::make_chat(const GenerationRequest& request) const
 
 MarkedText PromptMaker::render(const GenerationRequest& request) const {
   const Chat chat = make_chat(request);
-  return naming("messages",
+  return naming(request.messages_field,
                 [&] { return engine_.chat_template(is_some(chat.tools)).render(chat.request); });
 }
 
 GenerationPrompt PromptMaker::make_chat_prompt(const GenerationRequest& request) const {
   const Chat chat = make_chat(request);
   const ChatTemplate& chat_template = engine_.chat_template(is_some(chat.tools));
-  const MarkedText text = naming("messages", [&] { return chat_template.render(chat.request); });
+  const MarkedText text =
+      naming(request.messages_field, [&] { return chat_template.render(chat.request); });
   check_bytes(text.text.size());
   GenerationPrompt prompt;
   prompt.tokens = engine_.tokenizer().encode(text);

@@ -48,7 +48,7 @@ std::vector<std::string> read_stop(const RequestFields& fields, std::string_view
 
 // Runs `body` and has errors in the input name the field.
 template <class Body>
-auto naming(const char* param, Body body) {
+auto naming(const std::string& param, Body body) {
   try {
     return body();
   } catch (const Error& error) {

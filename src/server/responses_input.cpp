@@ -1,9 +1,13 @@
 #include "server/responses_input.h"
 
+#include <algorithm>
+#include <array>
+
 #include <fmt/format.h>
 
 #include "server/http.h"
 #include "server/request_fields.h"
+#include "text/reply_history.h"
 
 namespace moeflux {
 namespace {
@@ -19,11 +23,11 @@ class InputReader {
     const RequestFields fields(item, where + ".");
     const std::string type = fields.string("type").value_or("message");
     if (type == "message")
-      read_message(item, fields);
+      read_message(fields, where);
     else if (type == "function_call")
       read_call(fields);
     else if (type == "function_call_output")
-      read_output(item, fields);
+      read_output(fields, where);
     else if (type == "reasoning")
       read_reasoning(fields);
     else if (type == "item_reference")
@@ -56,20 +60,33 @@ class InputReader {
     turn_ = Json::object();
   }
 
-  void read_message(const Json& item, const RequestFields& fields) {
+  static Json read_content(const RequestFields& fields, const char* name,
+                           const std::string& where) {
+    const Json* content = fields.find(name);
+    if (content == nullptr) fields.refuse(name, "is missing");
+    const std::string place = fmt::format("{}.{}", where, name);
+    return naming(place, [&] { return normalize_content(*content, place); });
+  }
+
+  void read_message(const RequestFields& fields, const std::string& where) {
     const auto role = fields.string("role");
     if (!role) fields.refuse("role", "is missing");
-    const Json* content = fields.find("content");
-    if (content == nullptr) fields.refuse("content", "is missing");
-    if (*role != "assistant") return add({{"role", *role}, {"content", item.at("content")}});
+    const std::array<std::string_view, 4> roles = {"user", "assistant", "system", "developer"};
+    if (std::find(roles.begin(), roles.end(), *role) == roles.end()) {
+      fields.refuse("role",
+                    fmt::format("is \"{}\", but must be user, assistant, system or developer",
+                                role->substr(0, 80)));
+    }
+    Json content = read_content(fields, "content", where);
+    if (*role != "assistant") return add({{"role", *role}, {"content", std::move(content)}});
     if (turn_.contains("content") || turn_.contains("tool_calls")) end_turn();
-    turn_["content"] = *content;
+    turn_["content"] = std::move(content);
   }
 
   void read_call(const RequestFields& fields) {
     const auto name = fields.string("name");
     const auto id = fields.string("call_id");
-    if (!name) fields.refuse("name", "is missing");
+    if (!name || name->empty()) fields.refuse("name", "is missing");
     if (!id) fields.refuse("call_id", "is missing");
     const std::string shown = tools_.shown(fields.string("namespace").value_or(""), *name);
     turn_["tool_calls"].push_back(
@@ -78,11 +95,12 @@ class InputReader {
          {"function", {{"name", shown}, {"arguments", fields.string("arguments").value_or("")}}}});
   }
 
-  void read_output(const Json& item, const RequestFields& fields) {
+  void read_output(const RequestFields& fields, const std::string& where) {
     const auto id = fields.string("call_id");
     if (!id) fields.refuse("call_id", "is missing");
-    if (fields.find("output") == nullptr) fields.refuse("output", "is missing");
-    add({{"role", "tool"}, {"tool_call_id", *id}, {"content", item.at("output")}});
+    add({{"role", "tool"},
+         {"tool_call_id", *id},
+         {"content", read_content(fields, "output", where)}});
   }
 
   static std::string joined_text(const RequestFields& fields, const char* name) {
@@ -124,7 +142,9 @@ Json read_responses_input(const Json& input, const std::string& instructions,
   } else {
     throw bad_request("input must be a text or a list of items", "input");
   }
-  return reader.finish();
+  Json messages = reader.finish();
+  if (messages.empty()) throw bad_request("input has no message", "input");
+  return messages;
 }
 
 }  // namespace moeflux

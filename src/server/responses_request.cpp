@@ -116,6 +116,7 @@ ResponsesRequest read_responses_request(const Json& body) {
   request.tools = read_choice(fields, generation);
   generation.messages =
       read_responses_input(*input, fields.string("instructions").value_or(""), request.tools);
+  generation.messages_field = "input";
   generation.parallel_tool_calls = fields.boolean("parallel_tool_calls").value_or(true);
   generation.stream_arguments = request.stream;
   generation.thinking = naming("reasoning", [&] { return read_thinking(body); });

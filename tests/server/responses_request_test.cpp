@@ -142,6 +142,9 @@ TEST(ResponsesRequestTest, WhatCannotBeUsedIsRefusedByName) {
   EXPECT_EQ(refused_param(R"({"input": ["x"]})"), "input[0]");
   EXPECT_EQ(refused_param(R"({"input": [{"content": "x"}]})"), "input[0].role");
   EXPECT_EQ(refused_param(R"({"input": [{"role": "user"}]})"), "input[0].content");
+  EXPECT_EQ(refused_param(R"({"input": [{"role": "user", "content": 5}]})"), "input[0].content");
+  EXPECT_EQ(refused_param(R"({"input": [{"role": "robot", "content": ""}]})"), "input[0].role");
+  EXPECT_EQ(refused_param(R"({"input": [{"type": "reasoning", "summary": []}]})"), "input");
   EXPECT_EQ(refused_param(R"({"input": [{"type": "item_reference", "id": "x"}]})"),
             "input[0].type");
   EXPECT_EQ(refused_param(R"({"input": [{"type": "function_call", "name": "f"}]})"),
