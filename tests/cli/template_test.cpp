@@ -58,6 +58,23 @@ TEST(TemplateTest, TakesATemplateFile) {
   EXPECT_NE(broken.err.find("b.jinja"), std::string::npos) << broken.err;
 }
 
+// What Hugging Face transformers makes of them.
+TEST(TemplateTest, MessagesReachTheTemplateAsTheyAre) {
+  const TempDir directory;
+  const std::string file =
+      directory.write("t.jinja",
+                      "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}"
+                      "{{ c.function.arguments }}{% endfor %}|{% endfor %}");
+  const Input chat{.text = R"([
+      {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+      {"role": "assistant", "content": "c", "tool_calls": [
+        {"function": {"name": "f", "arguments": {"x": 1}}},
+        {"function": {"name": "f", "arguments": "{\"x\":1}"}}]}])"};
+  EXPECT_EQ(run_moeflux({"template", "--template", file}, chat).out,
+            "[{'type': 'text', 'text': 'a'}, {'type': 'text', 'text': 'b'}]|"
+            "c{'x': 1}{\"x\":1}|");
+}
+
 TEST(TemplateTest, Refusals) {
   const Outcome role =
       run_moeflux({"template"}, {.text = R"([{"role": "robot", "content": "x"}])"});
