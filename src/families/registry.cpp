@@ -5,6 +5,7 @@
 #include "families/deepseek_v3/deepseek_v3.h"
 #include "families/family.h"
 #include "families/qwen3_5_moe/qwen3_5_moe.h"
+#include "families/unread_tensors.h"
 
 namespace moeflux {
 namespace {
@@ -45,6 +46,7 @@ ModelDescription describe_model(const ModelSource& source) {
   ModelDescription model{.family = &family, .config = family.read_config(source), .index = {}};
   validate(model.config, source.config_origin());
   model.index = family.read_index(source, model.config);
+  refuse_unread_tensors(source, model.index);
   return model;
 }
 

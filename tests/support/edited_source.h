@@ -1,5 +1,5 @@
 // A checkpoint on disk with changes that exist only in memory: another config, tensors that are
-// missing, renamed or of another shape. For tests of what a family reads and refuses.
+// missing, renamed, copied or of another shape. For tests of what a family reads and refuses.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +32,12 @@ class EditedSource {
     return edit({std::move(part), Edit::Reshape, {}, std::move(shape)});
   }
 
+  // The tensor of that name once more, under another one.
+  EditedSource& copy(std::string from, std::string to) {
+    copies_.emplace_back(std::move(from), std::move(to));
+    return *this;
+  }
+
   std::shared_ptr<const ModelSource> build() const {
     auto source = std::make_shared<ModelSource>(original_->path(), original_->layout());
     source->set_config(config_, original_->config_origin());
@@ -42,6 +48,7 @@ class EditedSource {
       TensorInfo tensor = info;
       if (apply(new_name, tensor)) source->add_tensor(new_name, std::move(tensor));
     }
+    for (const auto& [from, to] : copies_) source->add_tensor(to, original_->tensors().at(from));
     return source;
   }
 
@@ -76,6 +83,7 @@ class EditedSource {
   std::shared_ptr<const ModelSource> original_;
   Json config_;
   std::vector<Edit> edits_;
+  std::vector<std::pair<std::string, std::string>> copies_;
 };
 
 }  // namespace moeflux::test

@@ -1,0 +1,64 @@
+#include "families/unread_tensors.h"
+
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+#include "model/map_tensors.h"
+#include "source/tensor_lookup.h"
+
+namespace moeflux {
+namespace {
+
+using Names = std::set<std::string, std::less<>>;
+
+// "model.layers.0.self_attn." of "model.layers.0.self_attn.q_proj.weight"; empty elsewhere.
+std::string_view attention_of(std::string_view name) {
+  for (const std::string_view part : {".self_attn.", ".linear_attn."}) {
+    const std::size_t at = name.find(part);
+    if (at != std::string_view::npos) return name.substr(0, at + part.size());
+  }
+  return {};
+}
+
+// The module a tensor belongs to, or the tensor itself where it is not part of one.
+std::string_view module_of(std::string_view name) {
+  for (const std::string_view end : {".weight", ".scales", ".biases", ".weight_scale_inv"}) {
+    if (name.ends_with(end)) return name.substr(0, name.size() - end.size());
+  }
+  return name;
+}
+
+}  // namespace
+
+void refuse_unread_tensors(const ModelSource& source, const ModelIndex& index) {
+  Names modules, attentions;
+  for_each_tensor(index.tensors, [&](const auto& tensor) {
+    modules.emplace(module_of(tensor.name));
+    attentions.emplace(attention_of(tensor.name));
+  });
+  for (const ExpertBank& bank : index.experts) {
+    for (const StoredExpertBank* experts : {&bank.gate, &bank.up, &bank.down}) {
+      for (int e = 0; e < experts->count(); ++e) modules.emplace(module_of(experts->at(e).name));
+    }
+  }
+  attentions.erase("");
+
+  for (const std::string& module : modules) {
+    if (has_tensor(source, module + ".bias")) {
+      fail(Errc::Unsupported, "{}: tensor \"{}.bias\": projections with a bias are not supported",
+           source.path(), module);
+    }
+  }
+  for (const auto& [name, info] : source.tensors()) {
+    // Old exporters stored the frequencies of RoPE, which follow from the config.
+    if (!attentions.contains(attention_of(name)) || name.ends_with("rotary_emb.inv_freq")) continue;
+    if (!modules.contains(module_of(name))) {
+      fail(Errc::Unsupported, "{}: tensor \"{}\" is not known for this kind of attention",
+           source.path(), name);
+    }
+  }
+}
+
+}  // namespace moeflux

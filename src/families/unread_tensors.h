@@ -1,0 +1,13 @@
+// Tensors of a checkpoint that a model should compute with but no family reads.
+#pragma once
+
+#include "model/model_tensors.h"
+#include "source/model_source.h"
+
+namespace moeflux {
+
+// Throws Unsupported naming a bias of a module that `index` reads, or a tensor in the attention of
+// one of its layers that `index` does not read.
+void refuse_unread_tensors(const ModelSource& source, const ModelIndex& index);
+
+}  // namespace moeflux
