@@ -7,6 +7,10 @@
 
 namespace moeflux {
 
+bool contains(Keys keys, std::string_view key) {
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
+}
+
 JsonFields text_config(const ModelSource& source) {
   const auto it = source.config().find("text_config");
   if (it != source.config().end() && it->is_object()) {
@@ -28,6 +32,16 @@ void require_one_of(const JsonFields& fields, std::string_view key,
 void require_boolean(const JsonFields& fields, std::string_view key, bool value) {
   if (fields.boolean_or(key, value) != value) {
     fail(Errc::Unsupported, "{}: \"{}\": {} is not supported", fields.origin(), key, !value);
+  }
+}
+
+void require_integer(const JsonFields& fields, std::string_view key,
+                     std::initializer_list<std::int64_t> values) {
+  if (!fields.has(key)) return;
+  const std::int64_t value = fields.integer(key, INT64_MIN, INT64_MAX);
+  if (std::find(values.begin(), values.end(), value) == values.end()) {
+    fail(Errc::Unsupported, "{}: \"{}\": {} is not supported, the other sizes give {}",
+         fields.origin(), key, value, fmt::join(values, " or "));
   }
 }
 

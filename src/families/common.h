@@ -3,6 +3,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -13,6 +14,9 @@
 
 namespace moeflux {
 
+using Keys = std::span<const std::string_view>;
+bool contains(Keys keys, std::string_view key);
+
 // The object that holds the text model's sizes: `text_config` of a multimodal wrapper, else the
 // config itself.
 JsonFields text_config(const ModelSource& source);
@@ -22,6 +26,9 @@ void require_one_of(const JsonFields& fields, std::string_view key,
                     std::initializer_list<std::string_view> values);
 // Throws Unsupported when the boolean is set the other way.
 void require_boolean(const JsonFields& fields, std::string_view key, bool value);
+// Throws when the integer is there and another one.
+void require_integer(const JsonFields& fields, std::string_view key,
+                     std::initializer_list<std::int64_t> values);
 
 // The first prefix under which `suffix` exists as a tensor; throws NotFound naming the candidates.
 std::string find_prefix(const ModelSource& source,

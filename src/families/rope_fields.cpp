@@ -5,11 +5,10 @@
 #include <span>
 
 #include "base/error.h"
+#include "families/common.h"
 
 namespace moeflux {
 namespace {
-
-using Keys = std::span<const std::string_view>;
 
 // The mrope keys divide the dimensions among three position streams; for text these are one.
 constexpr std::array<std::string_view, 6> kKeysOfAll{"rope_type",     "type",
@@ -35,10 +34,6 @@ constexpr std::array<RopeType, 4> kTypes{{
     {"llama3", kLlama3Keys},
     {"yarn", kYarnKeys},
 }};
-
-bool contains(Keys keys, std::string_view key) {
-  return std::find(keys.begin(), keys.end(), key) != keys.end();
-}
 
 Keys keys_of(std::string_view type, const std::string& origin) {
   std::string known;

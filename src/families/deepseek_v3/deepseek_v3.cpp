@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "families/common.h"
+#include "families/config_keys.h"
 #include "families/rope_fields.h"
 #include "source/tensor_lookup.h"
 
@@ -34,8 +35,15 @@ MlaSpec read_mla(const JsonFields& text) {
       .scale = 0,
       .latent_norm_eps = 1e-6f,  // fixed in the reference, whatever rms_norm_eps is
   };
-  mla.scale = static_cast<float>(rope.softmax_factor() /
-                                 std::sqrt(static_cast<double>(mla.d_nope + mla.d_rope)));
+  const int d_qk = mla.d_nope + mla.d_rope;
+  require_integer(text, "num_key_value_heads", {mla.n_heads});
+  require_integer(text, "qk_head_dim", {d_qk});
+  require_integer(text, "head_dim", {mla.d_rope, d_qk});  // exporters differ in what they mean
+  if (rope.number("partial_rotary_factor").value_or(1) != 1) {
+    fail(Errc::Unsupported, "{}: \"partial_rotary_factor\" other than 1 is not supported",
+         text.origin());
+  }
+  mla.scale = static_cast<float>(rope.softmax_factor() / std::sqrt(static_cast<double>(d_qk)));
   return mla;
 }
 
@@ -73,12 +81,18 @@ std::string mtp_prefix(const ModelSource& source, int n_layers) {
   return has_module(source, prefix + "eh_proj") ? prefix : std::string();
 }
 
+// Of those that refuse_unread_keys asks about.
+constexpr std::array<std::string_view, 10> kKeysRead{
+    "num_attention_heads", "num_key_value_heads",  "head_dim",   "qk_head_dim",
+    "qk_nope_head_dim",    "qk_rope_head_dim",     "v_head_dim", "kv_lora_rank",
+    "rope_interleave",     "routed_scaling_factor"};
+
 ModelConfig read_config(const ModelSource& source) {
   const JsonFields text = text_config(source);
   require_one_of(text, "hidden_act", {"silu"});
   require_one_of(text, "scoring_func", {"sigmoid"});
   require_one_of(text, "topk_method", {"noaux_tc"});
-  require_boolean(text, "attention_bias", false);
+  refuse_unread_keys(source, kKeysRead);
 
   ModelConfig config{
       .family = std::string(kDeepseekV3.name),

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "families/common.h"
+#include "families/config_keys.h"
 #include "families/rope_fields.h"
 #include "source/tensor_lookup.h"
 
@@ -105,13 +106,20 @@ std::string mtp_prefix(const ModelSource& source) {  // empty without a head
   return {};
 }
 
+// Of those that refuse_unread_keys asks about.
+constexpr std::array<std::string_view, 10> kKeysRead{
+    "num_attention_heads",     "num_key_value_heads", "head_dim",
+    "full_attention_interval", "attn_output_gate",    "layer_scale",
+    "linear_num_key_heads",    "linear_key_head_dim", "linear_num_value_heads",
+    "linear_value_head_dim"};
+
 ModelConfig read_config(const ModelSource& source) {
   const JsonFields text = text_config(source);
   require_one_of(text, "hidden_act", {"silu"});
-  require_boolean(text, "attention_bias", false);
   require_boolean(text, "attn_output_gate", true);
   require_boolean(text, "layer_scale", false);
   require_boolean(text, "mtp_use_dedicated_embeddings", false);
+  refuse_unread_keys(source, kKeysRead);
 
   ModelConfig config{
       .family = std::string(kQwen35Moe.name),
