@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "text/late_normal_forms.h"
+#include "text/unicode_versions.h"
 
 namespace moeflux {
 namespace {
@@ -106,7 +106,7 @@ void append_lowercase(std::string& out, char32_t c) {
     out += "i\xCC\x87";
     return;
   }
-  append_utf8(out, static_cast<char32_t>(utf8proc_tolower(signed_code(c))));
+  append_utf8(out, static_cast<char32_t>(utf8proc_tolower(signed_code(late_lowercase(c)))));
 }
 
 bool is_ascii(std::string_view text) {
@@ -125,7 +125,8 @@ bool is_white_space(char32_t c) {
 bool is_numeric(char32_t c) {
   if (c < 0x80) return c >= '0' && c <= '9';
   const auto category = utf8proc_category(signed_code(c));
-  return category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO;
+  return (category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO) ||
+         is_late_number(c);
 }
 
 bool is_punctuation(char32_t c) {
@@ -134,7 +135,8 @@ bool is_punctuation(char32_t c) {
            (c >= 0x7B && c <= 0x7E);
   }
   const auto category = utf8proc_category(signed_code(c));
-  return category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO;
+  const bool now = category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO;
+  return (now && !is_late_punctuation(c)) || is_former_punctuation(c);
 }
 
 bool is_word(char32_t c) {

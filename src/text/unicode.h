@@ -1,5 +1,5 @@
-// Unicode facts that tokenization needs: normal forms and character classes. Text given here is
-// valid UTF-8.
+// Unicode facts that tokenization needs: normal forms and character classes, of the versions that
+// the tokenizers library knows (unicode_versions.h). Text given here is valid UTF-8.
 #pragma once
 
 #include <string>
@@ -9,8 +9,7 @@ namespace moeflux {
 
 enum class NormalForm { Nfc, Nfd, Nfkc, Nfkd };
 
-// As the tokenizers library does it, whose tables are of Unicode 9: later characters stay as they
-// are. Takes time O(n log n) for any input, also for long runs of combining marks.
+// Takes time O(n log n) for any input, also for long runs of combining marks.
 std::string to_normal_form(std::string_view text, NormalForm form);
 
 // The full lowercase mapping of one character, without context.

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/utf8.h"
+
 namespace moeflux {
 namespace {
 
@@ -57,6 +59,67 @@ TEST(Unicode, LaterCharactersHaveNoNormalForm) {
   EXPECT_EQ(to_normal_form("\u32FE", NormalForm::Nfkc), "\u30F2");
 }
 
+// Of all characters that any version up to 17 decomposes, orders, or puts into a class, but for
+// regular blocks of ideographs and syllables.
+template <class F>
+void for_each_interesting(F f) {
+  struct Block {
+    char32_t begin, end;
+  };
+  for (const Block& block : {Block{0x80, 0x3400}, Block{0xA000, 0xAC00}, Block{0xF900, 0x20000},
+                             Block{0x2F800, 0x2FA20}}) {
+    for (char32_t c = block.begin; c < block.end; ++c) {
+      std::string text;
+      append_utf8(text, c);
+      f(c, text);
+    }
+  }
+}
+
+class Fnv {
+ public:
+  void add(std::string_view bytes) {
+    for (const char c : bytes) hash_ = (hash_ ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
+  }
+  std::uint64_t value() const { return hash_; }
+
+ private:
+  std::uint64_t hash_ = 0xCBF29CE484222325u;
+};
+
+// The hashes are of what tokenizers 0.23.1 makes of the same texts.
+TEST(Unicode, NormalFormsAreThoseOfTheTokenizersLibrary) {
+  constexpr std::uint64_t kHashes[] = {0xBFEE53B1B023EB3C, 0x65B5EA1A90FE2601, 0xEC1BB64BE2413F12,
+                                       0xC61190676B7E166A};
+  for (std::size_t i = 0; i < std::size(kForms); ++i) {
+    Fnv changed;
+    for_each_interesting([&](char32_t, const std::string& c) {
+      // Alone, behind a mark of a high class, and before one of a low class.
+      for (const std::string& text : {c, "x\u0315" + c, "x" + c + "\u0316"}) {
+        const std::string normal = to_normal_form(text, kForms[i]);
+        if (normal != text) changed.add(normal + '\xFF');
+      }
+    });
+    EXPECT_EQ(changed.value(), kHashes[i]) << i;
+  }
+}
+
+TEST(Unicode, ClassesAreThoseOfTheTokenizersLibrary) {
+  Fnv numeric, punctuation, white_space, lowercase;
+  for_each_interesting([&](char32_t c, const std::string& text) {
+    if (is_numeric(c)) numeric.add(text);
+    if (is_punctuation(c)) punctuation.add(text);
+    if (is_white_space(c)) white_space.add(text);
+    std::string lower;
+    append_lowercase(lower, c);
+    if (lower != text) lowercase.add(text + lower);
+  });
+  EXPECT_EQ(numeric.value(), 0x7DDCFE12AC1071D4u);
+  EXPECT_EQ(punctuation.value(), 0x125A6215104CCFC2u);
+  EXPECT_EQ(white_space.value(), 0xD590DC4E6B21DCE1u);
+  EXPECT_EQ(lowercase.value(), 0x3C0AB3932BE8DCA2u);
+}
+
 TEST(Unicode, ManyMarksTakeNoQuadraticTime) {
   std::string text = "a";
   for (int i = 0; i < 150'000; ++i) text += i % 2 == 0 ? "\u0315" : "\u0327";  // classes 232, 202
@@ -73,6 +136,15 @@ TEST(Unicode, Lowercase) {
   for (const char32_t c : {U'A', U'z', U'\u00C9', U'\u0130', U'\u03A3', U'\u4E2D'})
     append_lowercase(out, c);
   EXPECT_EQ(out, "az\u00E9i\u0307\u03C3\u4E2D");
+}
+
+TEST(Unicode, ClassesOfLaterCharacters) {
+  for (const char32_t c : {U'\U00010D40', U'\U00011DE0'}) EXPECT_TRUE(is_numeric(c));
+  for (const char32_t c : {U'\u2E43', U'\U0001E95E'}) EXPECT_FALSE(is_punctuation(c));
+  for (const char32_t c : {U'\u2E42', U'\u166D', U'\U000111C9'}) EXPECT_TRUE(is_punctuation(c));
+  std::string out;
+  for (const char32_t c : {U'\uA7CB', U'\U00010D51'}) append_lowercase(out, c);
+  EXPECT_EQ(out, "\u0264\U00010D71");
 }
 
 TEST(Unicode, CharacterClasses) {
