@@ -38,7 +38,7 @@ class ReplyStream {
       : parser_(std::move(parser)), events_(events), reply_(reply) {}
 
   void feed(std::string_view text) { pass_on(parser_->feed(text)); }
-  void finish() { pass_on(parser_->finish()); }
+  void finish(ReplyEnd end) { pass_on(parser_->finish(end)); }
 
  private:
   void pass_on(const ReplyPieces& pieces) {
@@ -151,7 +151,7 @@ ChatReply LocalBackend::answer(const ChatQuestion& question, const ChatEvents& e
   };
   reused_ = {};
   last_ = generate_from(prompt, request, generate_events, events);
-  stream.finish();
+  stream.finish(last_->reason == StopReason::EndToken ? ReplyEnd::Complete : ReplyEnd::Cut);
 
   answer.end = end_of(last_->reason);
   answer.n_prompt = std::ssize(prompt.tokens);
