@@ -99,7 +99,7 @@ void add_verify_command(CommandLine& line) {
       .option("--golden", options->golden, "FILE",
               "safetensors file: ids, hidden, logits, routes, greedy, ...")
       .option("--tol", options->tolerance, "X",
-              "largest relative difference of a row that passes (default: 3e-5)")
+              "largest relative difference of a row that passes (default: 5e-5)")
       .option("--chunk", options->chunk, "N",
               "tokens per pass over the prompt (default: 0, as many as fit)")
       .flag("--json", options->json, "print the checks as JSON");

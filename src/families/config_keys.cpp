@@ -40,6 +40,14 @@ constexpr std::array<std::string_view, 8> kHarmless{"attention_dropout",
                                                     "_attn_implementation_autoset",
                                                     "_attn_implementation_internal"};
 
+// Without its switch a window says nothing.
+constexpr std::array<std::string_view, 2> kWindowKeys{"sliding_window", "max_window_layers"};
+
+bool is_window_switched_off(const JsonFields& fields, std::string_view key) {
+  const Json* use = fields.find("use_sliding_window");
+  return contains(kWindowKeys, key) && use != nullptr && *use == false;
+}
+
 bool tells_of_the_model(std::string_view key) {
   return std::any_of(kTellingParts.begin(), kTellingParts.end(), [&](std::string_view part) {
     return key.find(part) != std::string_view::npos;
@@ -56,7 +64,9 @@ bool tells_of_the_model(std::string_view key) {
 template <class Check>
 void for_each_telling_key(const JsonFields& fields, Check check) {
   for (const auto& [key, value] : fields.object().items()) {
-    if (value.is_null() || !tells_of_the_model(key) || contains(kHarmless, key)) continue;
+    if (value.is_null() || !tells_of_the_model(key) || contains(kHarmless, key) ||
+        is_window_switched_off(fields, key))
+      continue;
     if (contains(kSwitches, key)) {
       require_boolean(fields, key, false);
     } else {

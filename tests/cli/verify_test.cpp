@@ -24,7 +24,7 @@ TEST(VerifyTest, PassesWithinTheTolerance) {
   const Outcome outcome = run_moeflux(verify_fixture({}));
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err << outcome.out;
   for (const char* part : {"worst row", "value", "cosine", "max abs", "embedding", "layer 0",
-                           "logits", "ok\n", "within 3e-05"}) {
+                           "logits", "ok\n", "within 5e-05"}) {
     EXPECT_NE(outcome.out.find(part), std::string::npos) << part << " is not in:\n" << outcome.out;
   }
   EXPECT_EQ(outcome.out.find("FAIL"), std::string::npos);
@@ -45,8 +45,8 @@ TEST(VerifyTest, PrintsJsonForAnyChunk) {
   ASSERT_GT(json["checks"].size(), 5);
   for (const Json& check : json["checks"]) {
     EXPECT_EQ(check["passed"], true);
-    EXPECT_LE(check["relative"], 3e-5);
-    EXPECT_LE(check["value"], 6e-5);
+    EXPECT_LE(check["relative"], 5e-5);
+    EXPECT_LE(check["value"], 1e-4);
   }
 }
 

@@ -118,7 +118,7 @@ TEST_P(Golden, FineIsClose) {
   verify_model(
       engine, model.golden, {.tolerance = 1, .chunk = chunk}, [&](const VerifyCheck& check) {
         if (check.name == "logits" || check.name == "mtp") {
-          EXPECT_LT(check.relative, test::kFineTolerance) << check.prompt << " " << check.name;
+          EXPECT_LT(check.difference.relative, test::kFineTolerance) << check.prompt << " " << check.name;
         }
       });
 }
