@@ -17,6 +17,10 @@ std::uint64_t minus(std::uint64_t a, std::uint64_t b) {
   return a > b ? a - b : 0;
 }
 
+std::uint64_t plus(std::uint64_t a, std::uint64_t b) {
+  return a > kNoLimit - b ? kNoLimit : a + b;
+}
+
 std::uint64_t read_limit(const std::string& path) {
   const auto limit = read_system_number(path);
   return limit && *limit < kUnlimited ? *limit : kNoLimit;
@@ -42,13 +46,15 @@ struct Level {
   std::uint64_t reclaimable = 0;
 };
 
-// Of the page cache of a group, the pages not used lately and half of the others: as the kernel
-// itself counts for MemAvailable. Shared memory is no page cache in this sense.
+// The kernel gives up a group's page cache when its memory is asked for, used lately or not; pages
+// that are not written yet take as long as writing them. So it counts for MemAvailable, too. These
+// lists hold neither shared memory (tmpfs) nor locked pages. Kernel objects count half: a page of
+// them is free only when all that lie on it are. Whether another program misses its pages is seen
+// while we run (memory_pressure.h).
 std::uint64_t reclaimable_in(const std::string& stat, const Names& names) {
-  const std::uint64_t inactive = find_number(stat, names.inactive_file).value_or(0);
-  const std::uint64_t active = find_number(stat, names.active_file).value_or(0);
-  const std::uint64_t half = active / 2;
-  return inactive > kNoLimit - half ? kNoLimit : inactive + half;
+  const auto bytes = [&](const char* name) { return find_number(stat, name).value_or(0); };
+  return plus(plus(bytes(names.inactive_file), bytes(names.active_file)),
+              bytes("slab_reclaimable") / 2);  // only version 2 counts these
 }
 
 Level read_level(const std::string& directory, const Names& names, bool skip_if_unlimited) {
@@ -143,7 +149,7 @@ std::optional<std::uint64_t> available_in(const std::string& meminfo) {
   if (!free) return std::nullopt;
   const std::uint64_t cached =
       minus(find_number(meminfo, "Cached").value_or(0), find_number(meminfo, "Shmem").value_or(0));
-  return *free > kNoLimit - cached ? kNoLimit : *free + cached;
+  return plus(*free, cached);
 }
 
 MemoryLimits read_memory_limits(const std::string& root) {

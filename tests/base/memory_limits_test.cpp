@@ -50,9 +50,37 @@ TEST(MemoryLimitsTest, PageCacheOfTheGroupCountsAsFree) {
   EXPECT_EQ(group.version, 2);
   EXPECT_EQ(group.limit(), 8 * kGiB);
   EXPECT_EQ(group.usage, 7 * kGiB);
-  EXPECT_EQ(group.reclaimable, 5 * kGiB);  // what is inactive, and half of the rest
-  EXPECT_EQ(group.left, 6 * kGiB);
-  EXPECT_EQ(default_ram_budget(read_memory_limits(root.path())), 6 * kGiB - 512 * kMiB);
+  EXPECT_EQ(group.reclaimable, 6 * kGiB);
+  EXPECT_EQ(group.left, 7 * kGiB);
+  EXPECT_EQ(default_ram_budget(read_memory_limits(root.path())), 7 * kGiB - 512 * kMiB);
+}
+
+// Another program has read its file again and again: all of its pages are active ones.
+TEST(MemoryLimitsTest, AGroupFullOfPagesUsedLately) {
+  const FakeRoot root;
+  write_meminfo(root, 24 * kGiB, 23 * kGiB);
+  root.unified("/");
+  const std::uint64_t limit = 6'000'000'000;
+  write_group(root, "", std::to_string(limit), limit, 40 * kMiB, limit - 80 * kMiB);
+  EXPECT_EQ(default_ram_budget(read_memory_limits(root.path())), limit - 40 * kMiB - 512 * kMiB);
+  EXPECT_GT(default_ram_budget(read_memory_limits(root.path())), 5 * kGiB);
+}
+
+TEST(MemoryLimitsTest, WhatIsNotReclaimable) {
+  const FakeRoot root;
+  write_meminfo(root, 64 * kGiB, 60 * kGiB);
+  root.unified("/");
+  write_group(root, "", std::to_string(8 * kGiB), 8 * kGiB);
+  // Shared memory counts as file, but lies on the lists of anonymous pages; locked pages lie on one
+  // of their own.
+  root.write("/sys/fs/cgroup/memory.stat",
+             "anon 1073741824\nfile 6442450944\nshmem 2147483648\nfile_mapped 1073741824\n"
+             "file_dirty 536870912\nfile_writeback 0\ninactive_anon 3221225472\nactive_anon 0\n"
+             "inactive_file 1073741824\nactive_file 2147483648\nunevictable 1073741824\n"
+             "slab_reclaimable 536870912\nslab_unreclaimable 536870912\n");
+  const CgroupMemory group = read_memory_limits(root.path()).cgroup;
+  EXPECT_EQ(group.reclaimable, 3 * kGiB + 256 * kMiB);
+  EXPECT_EQ(group.left, 3 * kGiB + 256 * kMiB);
 }
 
 TEST(MemoryLimitsTest, TheGroupWithTheLeastLeftCounts) {
@@ -113,7 +141,7 @@ class VersionOneTest : public ::testing::Test {
 
 TEST_F(VersionOneTest, LimitAndUsage) {
   root_.write("/sys/fs/cgroup/memory/memory.stat",
-              "inactive_file 1\ntotal_inactive_file 1073741824\ntotal_active_file 0\n");
+              "inactive_file 1\ntotal_inactive_file 536870912\ntotal_active_file 536870912\n");
   write("memsw.limit_in_bytes", 9 * kGiB);
   write("memsw.usage_in_bytes", 5 * kGiB + 7);
   EXPECT_EQ(read().version, 1);
