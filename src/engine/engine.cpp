@@ -38,7 +38,7 @@ Engine::Engine(std::shared_ptr<const ModelSource> source, const EngineOptions& o
       precision_(options.precision),
       kv_type_(options.kv_type),
       fixed_lookahead_(options.lookahead),
-      governor_({0}) {
+      governors_(0, 0) {
   load_text();
   auto reader = make_reader(source_->disk_paths(), options.reader);
   ExpertStore store(source_, model_.index.experts, wants_panels(precision_));
@@ -53,7 +53,7 @@ Engine::Engine(std::shared_ptr<const ModelSource> source, const EngineOptions& o
          this->path(), format_needed_bytes(plan_.floor_bytes()), context_length_,
          format_bytes(plan_.ceiling));
   }
-  governor_ = LookaheadGovernor::for_top_k(sizes_.top_k());
+  governors_ = LookaheadGovernors(sizes_.top_k(), sizes_.experts_of_a_bank());
   draft_governor_ = DraftGovernor(plan_.max_drafts, plan_.n_slots < plan_.max_slots);
 
   // Before anything is loaded: measuring takes memory, too.
@@ -163,12 +163,10 @@ void Engine::resize_cache() {
 void Engine::run(std::span<const Span> batch, ForwardObserver* observer,
                  const std::function<bool()>& cancelled) {
   resize_cache();
-  std::size_t n = 0;
-  for (const Span& span : batch) n += span.tokens.size();
-  const bool one_token = n == 1;
-  // Over many tokens the next layer's experts are nearly all of them: guesses are cheap and right.
-  const int width = one_token ? governor_.width() : governor_.widest();
-  forward_->set_lookahead(fixed_lookahead_.value_or(width));
+  std::int64_t n_rows = 0;
+  for (const Span& span : batch) n_rows += std::ssize(span.tokens);
+  if (n_rows == 0) return;
+  forward_->set_lookahead(fixed_lookahead_ ? *fixed_lookahead_ : governors_.width(n_rows));
 
   const StreamerStats& stats = experts_->stats();
   const BankStats before = stats.total();
@@ -183,14 +181,13 @@ void Engine::run(std::span<const Span> batch, ForwardObserver* observer,
     const Stopwatch stopwatch(wall_ns);
     forward_->run(batch, observer, cancelled);
   }
-  if (!one_token) return;
   const BankStats after = stats.total();
-  governor_.record({.wall_ns = wall_ns,
-                    .wait_ns = after.wait_ns - sums.wait_ns,
-                    .misses = after.misses - sums.misses,
-                    .bytes_read = stats.bytes_read - sums.bytes_read,
-                    .guessed = stats.guessed - sums.guessed,
-                    .guesses_used = stats.guesses_used - sums.guesses_used});
+  governors_.record(n_rows, {.wall_ns = wall_ns,
+                             .wait_ns = after.wait_ns - sums.wait_ns,
+                             .misses = after.misses - sums.misses,
+                             .bytes_read = stats.bytes_read - sums.bytes_read,
+                             .guessed = stats.guessed - sums.guessed,
+                             .guesses_used = stats.guesses_used - sums.guesses_used});
 }
 
 Session Engine::new_session() {

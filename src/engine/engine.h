@@ -14,7 +14,7 @@
 #include "engine/draft_governor.h"
 #include "engine/plan.h"
 #include "engine/profile_keeper.h"
-#include "experts/governor.h"
+#include "experts/lookahead_governors.h"
 #include "families/family.h"
 #include "io/reader_options.h"
 #include "runtime/forward.h"
@@ -74,7 +74,7 @@ class Engine {
   const WeightStore& weights() const { return *weights_; }
   const ExpertStreamer& experts() const { return *experts_; }
   ExpertStreamer& experts() { return *experts_; }
-  const LookaheadGovernor& governor() const { return governor_; }
+  const LookaheadGovernor& governor() const { return governors_.last(); }
   int max_drafts() const { return plan_.max_drafts; }
   DraftGovernor& draft_governor() { return draft_governor_; }
   const DraftGovernor& draft_governor() const { return draft_governor_; }
@@ -154,7 +154,7 @@ class Engine {
   std::unique_ptr<ExpertStreamer> experts_;
   std::unique_ptr<Forward> forward_;
   std::optional<int> fixed_lookahead_;
-  LookaheadGovernor governor_;
+  LookaheadGovernors governors_;
   DraftGovernor draft_governor_;
   std::optional<MemoryPressureMonitor> pressure_;
   CacheResizes resizes_;

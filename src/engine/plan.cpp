@@ -47,6 +47,12 @@ int ModelSizes::top_k() const {
   return most;
 }
 
+int ModelSizes::experts_of_a_bank() const {
+  int most = 0;
+  for (const BankSize& bank : banks) most = std::max(most, bank.n_experts);
+  return most;
+}
+
 std::uint64_t ModelSizes::experts_per_token() const {
   std::uint64_t count = 0;
   for (const BankSize& bank : banks) count += static_cast<std::uint64_t>(bank.top_k);

@@ -35,7 +35,8 @@ struct ModelSizes {
   std::uint64_t slot_bytes = 0;             // of memory, for any one expert
   std::uint64_t program_bytes = 0;          // everything that is no weight: code, tokenizer, index
 
-  int top_k() const;  // the largest of all banks
+  int top_k() const;              // the largest of all banks
+  int experts_of_a_bank() const;  // in the largest
   std::uint64_t experts_per_token() const;
   std::uint64_t expert_bytes_per_token() const;
 };

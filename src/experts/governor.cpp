@@ -28,20 +28,21 @@ double median(std::vector<double> values) {
 
 }  // namespace
 
-LookaheadGovernor::LookaheadGovernor(std::vector<int> widths)
+LookaheadGovernor::LookaheadGovernor(std::vector<int> widths, FirstWidth first)
     : widths_(std::move(widths)),
       trials_(widths_.size()),
       seconds_of_(widths_.size()),
       steps_left_(kTrialSteps),
       exploit_steps_(kExploitSteps) {
   MOEFLUX_ASSERT(!widths_.empty() && widths_[0] == 0);
+  if (first == FirstWidth::Widest) current_ = chosen_ = widths_.size() - 1;
 }
 
-LookaheadGovernor LookaheadGovernor::for_top_k(int top_k) {
+LookaheadGovernor LookaheadGovernor::for_top_k(int top_k, FirstWidth first) {
   if (top_k <= 0) return LookaheadGovernor({0});
   std::vector<int> widths{0, std::max(1, top_k / 2), std::max(1, top_k * 3 / 4), top_k};
   widths.erase(std::unique(widths.begin(), widths.end()), widths.end());
-  return LookaheadGovernor(std::move(widths));
+  return LookaheadGovernor(std::move(widths), first);
 }
 
 void LookaheadGovernor::record(const StepSample& sample) {

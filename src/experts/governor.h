@@ -14,7 +14,7 @@
 
 namespace moeflux {
 
-// One pass over one token, as differences of the streamer's counters.
+// One pass, as differences of the streamer's counters.
 struct StepSample {
   std::uint64_t wall_ns = 0;
   std::uint64_t wait_ns = 0;
@@ -24,12 +24,14 @@ struct StepSample {
   std::uint64_t guesses_used = 0;
 };
 
+enum class FirstWidth { Off, Widest };  // until the first trials
+
 class LookaheadGovernor {
  public:
   // Widths it chooses from, the first being 0: off.
-  explicit LookaheadGovernor(std::vector<int> widths);
+  explicit LookaheadGovernor(std::vector<int> widths, FirstWidth first = FirstWidth::Off);
   // For a router that chooses top_k.
-  static LookaheadGovernor for_top_k(int top_k);
+  static LookaheadGovernor for_top_k(int top_k, FirstWidth first = FirstWidth::Off);
 
   int width() const { return widths_[current_]; }
   int widest() const { return widths_.back(); }

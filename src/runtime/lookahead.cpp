@@ -4,16 +4,11 @@
 #include <algorithm>
 #include <numeric>
 
+#include "experts/lookahead_governors.h"
 #include "runtime/forward.h"
 #include "runtime/router.h"
 
 namespace moeflux {
-namespace {
-
-// Choices per expert from which on hardly any is left out: there is nothing to guess.
-constexpr std::int64_t kSurelyAll = 8;
-
-}  // namespace
 
 void Forward::look_ahead(const float* x, std::int64_t n) {
   const auto next = static_cast<std::size_t>(layer_index_ + 1);
@@ -23,7 +18,7 @@ void Forward::look_ahead(const float* x, std::int64_t n) {
   const LayerTensors<Resident>& layer = tensors_.layers[next];
   const auto& tensors = std::get<MoeTensors<Resident>>(layer.ffn);
   const std::int64_t d = config_.d_model;
-  if (n * spec->top_k >= kSurelyAll * spec->n_experts) {
+  if (surely_all_experts(n, spec->top_k, spec->n_experts)) {
     Workspace::Frame frame(workspace_);
     std::int32_t* all = frame.ints(spec->n_experts);
     std::iota(all, all + spec->n_experts, 0);

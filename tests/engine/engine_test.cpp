@@ -202,6 +202,28 @@ TEST(EngineTest, AProfileWarmsTheNextStart) {
   EXPECT_NE(engine.profile_warning(), "");
 }
 
+// Trials begin without guesses, after some passes: a pass of two rows takes part in them.
+TEST(EngineTest, TheGovernorDecidesForPassesOfSeveralRows) {
+  EngineOptions options = small_options();
+  options.memory_bytes = floor_of(options) + (2 << 20);
+  Engine engine(demo(), options);
+  const std::vector<TokenId> tokens = test::Random(7).tokens(40, engine.config().n_vocab);
+  Session session = engine.new_session();
+  bool tried_without = false;
+  for (std::size_t at = 0; at < tokens.size(); at += 2) {
+    const Span span{.session = &session,
+                    .tokens = std::span(tokens).subspan(at, 2),
+                    .logits_of = LogitsOf::None};
+    const bool off = at > 0 && engine.governor().width() == 0;
+    const std::uint64_t guessed = engine.experts().stats().guessed;
+    engine.run({&span, 1});
+    EXPECT_EQ(engine.experts().stats().guessed == guessed, off) << at;
+    tried_without = tried_without || off;
+  }
+  EXPECT_TRUE(tried_without);
+  EXPECT_TRUE(engine.governor().report().on_trial);
+}
+
 TEST(EngineTest, NothingIsKeptWhereThereIsNothingToChoose) {
   const test::TempDir cache;
   EngineOptions options = small_options();
