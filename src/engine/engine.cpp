@@ -12,6 +12,9 @@
 namespace moeflux {
 namespace {
 
+// A shorter pass may be drafts, or a token of each of several sessions.
+constexpr std::int64_t kLeastPromptRows = 16;
+
 // Every expert of every layer, such that any beginning of the list has as many of each layer.
 void add_evenly(const ExpertIds& ids, std::vector<ExpertKey>& keys) {
   int most = 0;
@@ -181,6 +184,10 @@ void Engine::run(std::span<const Span> batch, ForwardObserver* observer,
     const Stopwatch stopwatch(wall_ns);
     forward_->run(batch, observer, cancelled);
   }
+  if (n_rows >= kLeastPromptRows) {
+    prompt_rows_ += static_cast<std::uint64_t>(n_rows);
+    prompt_ns_ += wall_ns;
+  }
   const BankStats after = stats.total();
   governors_.record(n_rows, {.wall_ns = wall_ns,
                              .wait_ns = after.wait_ns - sums.wait_ns,
@@ -188,6 +195,12 @@ void Engine::run(std::span<const Span> batch, ForwardObserver* observer,
                              .bytes_read = stats.bytes_read - sums.bytes_read,
                              .guessed = stats.guessed - sums.guessed,
                              .guesses_used = stats.guesses_used - sums.guesses_used});
+}
+
+double Engine::seconds_per_prompt_token() const {
+  return prompt_rows_ == 0
+             ? 0
+             : 1e-9 * static_cast<double>(prompt_ns_) / static_cast<double>(prompt_rows_);
 }
 
 Session Engine::new_session() {

@@ -99,6 +99,9 @@ class Engine {
   void run(std::span<const Span> batch, ForwardObserver* observer = nullptr,
            const std::function<bool()>& cancelled = {});
 
+  // What a token of a prompt has taken to read so far, on average; 0: none was read.
+  double seconds_per_prompt_token() const;
+
   // Throws Error(NotFound) when the checkpoint has none.
   const Tokenizer& tokenizer() const;
   const ChatTemplate& chat_template(
@@ -155,6 +158,7 @@ class Engine {
   std::unique_ptr<Forward> forward_;
   std::optional<int> fixed_lookahead_;
   LookaheadGovernors governors_;
+  std::uint64_t prompt_rows_ = 0, prompt_ns_ = 0;
   DraftGovernor draft_governor_;
   std::optional<MemoryPressureMonitor> pressure_;
   CacheResizes resizes_;

@@ -54,12 +54,6 @@ bool written_by_another(const std::string& path) {
   return locked;
 }
 
-std::uint64_t total_bytes(std::span<const PrefixFileInfo> files) {
-  std::uint64_t bytes = 0;
-  for (const PrefixFileInfo& file : files) bytes += file.file_bytes();
-  return bytes;
-}
-
 bool is_damaged(const std::string& path) {
   try {
     check_prefix_file(path);
@@ -70,6 +64,12 @@ bool is_damaged(const std::string& path) {
 }
 
 }  // namespace
+
+std::uint64_t total_bytes(std::span<const PrefixFileInfo> files) {
+  std::uint64_t bytes = 0;
+  for (const PrefixFileInfo& file : files) bytes += file.file_bytes();
+  return bytes;
+}
 
 PrefixStore::PrefixStore(PrefixStoreOptions options, std::string identity)
     : options_(std::move(options)),

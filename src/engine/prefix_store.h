@@ -17,6 +17,7 @@
 
 #include "engine/prefix_store_file.h"
 #include "engine/prefix_store_key.h"
+#include "engine/prefix_store_worth.h"
 
 namespace moeflux {
 
@@ -24,8 +25,8 @@ struct PrefixStoreOptions {
   std::string directory;
   std::uint64_t max_bytes = std::uint64_t{8} << 30;  // and never more than a tenth of the free disk
   std::uint64_t max_bytes_per_day = std::uint64_t{64} << 30;  // written; 0: no limit
+  PrefixWorth worth = {};
   std::int64_t block = 256;      // positions of a block; stores of another size are not found
-  std::int64_t min_tokens = 16;  // a shorter beginning is not worth a file
   std::int64_t interval = 2048;  // positions between two states of a long prompt
   std::int64_t leftover_seconds = 3600;  // age at which the files of killed writers are deleted
   // What the user may still write there; empty: what statvfs says.
@@ -38,6 +39,8 @@ struct PrefixStoreStats {
   std::uint64_t files_damaged = 0;  // found and deleted
   std::uint64_t files_evicted = 0;
 };
+
+std::uint64_t total_bytes(std::span<const PrefixFileInfo> files);
 
 class PrefixStore {
  public:

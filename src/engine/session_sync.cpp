@@ -208,9 +208,13 @@ bool SessionSync::remember(Session& session) {
   return store_ != nullptr && store(session);
 }
 
+std::int64_t SessionSync::furthest_stored(const Session& session, const PrefixKeys& keys) const {
+  const auto positions = store_->find(keys, session.length(), session.is_recurrent());
+  return positions.empty() ? 0 : positions[0];
+}
+
 bool SessionSync::store(const Session& session) {
   const auto tokens = session.tokens();
-  if (session.length() < store_->options().min_tokens) return false;
   if (std::find(tokens.begin(), tokens.end(), kUnknownToken) != tokens.end()) return false;
   const PrefixKeys keys = store_->keys(tokens);
   std::vector<Member> all = members(session, keys, session.length());
@@ -230,6 +234,12 @@ bool SessionSync::store(const Session& session) {
     }
   }
   if (missing.empty()) return true;
+  if (!is_worth_storing(store_->options().worth,
+                        {.n_tokens = session.length(),
+                         .n_stored = furthest_stored(session, keys),
+                         .bytes = total_bytes(files),
+                         .seconds_per_token = engine_.seconds_per_prompt_token()}))
+    return false;
   if (!store_->reserve(files, kept)) return false;
   const bool written = std::all_of(missing.begin(), missing.end(), [&](const Member& member) {
     return store_->write(member.info,

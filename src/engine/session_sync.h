@@ -42,7 +42,8 @@ class SessionSync {
   SyncResult sync(Session& session, std::span<const TokenId> tokens);
 
   // The session has come to a place worth coming back to: sets a checkpoint if it may keep any, and
-  // writes what the store does not have. False when the store has not got all of it.
+  // writes what the store does not have if it is worth it. False when the store has not got all of
+  // it.
   bool remember(Session& session);
 
   // Feeds what `tokens` has more than the session, which must hold a beginning of them, with stops
@@ -73,6 +74,7 @@ class SessionSync {
                     std::int64_t n_common);
   std::int64_t load_mtp(Session& session, const PrefixKeys& keys, std::int64_t position,
                         std::int64_t n_rows);
+  std::int64_t furthest_stored(const Session& session, const PrefixKeys& keys) const;
   bool store(const Session& session);
   void write_payload(const Session& session, const Member& member, PrefixFileWriter& writer);
   void read_payload(Session& session, const Member& member, PrefixFileReader& reader);

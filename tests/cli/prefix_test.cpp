@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "cli/program.h"
+#include "engine/prefix_store_worth.h"
 #include "support/paths.h"
 
 namespace moeflux::test {
@@ -46,6 +47,11 @@ class PrefixTest : public testing::Test {
   TempDir directory_;
   const std::string chat_ = directory_.file("chat.json");
   const std::string store_ = directory_.file("moeflux/prefixes");
+  // Long enough to be worth a file.
+  const std::string text_ =
+      "Once upon a time there was a small cat who lived in a house by the sea with a dog. The cat "
+      "liked to sit in the sun and the dog liked to run along the sea. One day a bird came to the "
+      "house and asked the cat and the dog for some bread. They gave it some, and it sang a song.";
   Json messages_ = Json::array();
 };
 
@@ -65,8 +71,10 @@ TEST_F(PrefixTest, ATurnReadsOnlyWhatIsNew) {
       EXPECT_EQ(without["usage"]["cached_tokens"], 0);
     }
     if (turn > 0) {
-      EXPECT_EQ(with["usage"]["cached_tokens"], shared(ids, seen)) << turn;
-      EXPECT_EQ(with["prefix"]["from"], "store");
+      const std::size_t n_known = shared(ids, seen);
+      const bool is_kept = n_known >= static_cast<std::size_t>(PrefixWorth().min_tokens);
+      EXPECT_EQ(with["usage"]["cached_tokens"], is_kept ? n_known : 0) << turn;
+      EXPECT_EQ(with["prefix"]["from"], is_kept ? "store" : "none");
       n_read += static_cast<std::int64_t>(ids.size()) - with["usage"]["cached_tokens"].get<int>();
       n_prompt += static_cast<std::int64_t>(ids.size());
     }
@@ -77,8 +85,18 @@ TEST_F(PrefixTest, ATurnReadsOnlyWhatIsNew) {
   EXPECT_LT(5 * n_read, n_prompt);
 }
 
+TEST_F(PrefixTest, ShortQuestionsAreNotKept) {
+  for (int i = 0; i < 3; ++i) {
+    say("user", fmt::format("What is {} + 30?", i));
+    EXPECT_EQ(answer({"--prefix-ahead"})["prefix"]["bytes_written"], 0);
+    messages_.clear();
+  }
+  EXPECT_EQ(json({"store", "--json"})["files"], 0);
+}
+
 // Then only the question is new.
 TEST_F(PrefixTest, AnAnswerThatWasReadAhead) {
+  say("system", text_);
   say("user", "What is 12 + 30?");
   const Json first = answer({"--prefix-ahead"});
   ASSERT_EQ(first["finish_reason"], "end");
@@ -96,14 +114,8 @@ TEST_F(PrefixTest, OnlyChatsAreKeptUnlessAsked) {
   ASSERT_EQ(moeflux({"run", "-n4", "What is 1 + 1?"}).exit_code, 0);
   EXPECT_FALSE(std::filesystem::exists(store_));
   const std::string elsewhere = directory_.file("elsewhere");
-  const std::vector<std::string> raw = {"run",
-                                        "--json",
-                                        "--raw",
-                                        "-n4",
-                                        "--prefix-store",
-                                        elsewhere,
-                                        "Once upon a time there was a "
-                                        "small cat who lived in a house by the sea with a dog"};
+  const std::vector<std::string> raw = {"run",     "--json", "--raw", "-n4", "--prefix-store",
+                                        elsewhere, text_};
   const Json first = json(raw);
   EXPECT_EQ(first["usage"]["cached_tokens"], 0);
   EXPECT_TRUE(std::filesystem::exists(elsewhere));
@@ -113,6 +125,7 @@ TEST_F(PrefixTest, OnlyChatsAreKeptUnlessAsked) {
 }
 
 TEST_F(PrefixTest, AStoreThatCannotBeIsSaidOnce) {
+  say("system", text_);
   say("user", "What is 12 + 30?");
   const std::string plain = moeflux({"run", "--messages", chat_, "--prefix-store", "off"}).out;
   for (const char* place : {"/proc/none", "/dev/null/x"}) {
@@ -134,6 +147,7 @@ TEST_F(PrefixTest, AStoreThatCannotBeIsSaidOnce) {
 
 TEST_F(PrefixTest, TheStoreCommand) {
   EXPECT_EQ(json({"store", "--json"})["files"], 0);
+  say("system", text_);
   say("user", "What is 12 + 30?");
   answer({});
   const Json list = json({"store", "ls", "--json"});

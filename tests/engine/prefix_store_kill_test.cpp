@@ -38,8 +38,8 @@ class PrefixStoreKillTest : public testing::Test {
  protected:
   PrefixStoreOptions store_options() const {
     return {.directory = directory_.path(),
+            .worth = {.min_tokens = 1, .min_new = 1, .seconds_per_byte = 0},
             .block = 16,
-            .min_tokens = 1,
             .leftover_seconds = 0,
             .free_bytes = [](const auto&) { return std::uint64_t{1} << 40; }};
   }

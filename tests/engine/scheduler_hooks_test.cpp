@@ -27,7 +27,9 @@ TEST_P(SchedulerHooksTest, ARestartedProcessGoesOnFromTheStore) {
     EngineOptions options = scheduler_engine(2);
     options.n_checkpoints = 1;
     Engine engine(path(), options);
-    PrefixStore store({.directory = directory.path(), .block = 16, .min_tokens = 1},
+    PrefixStore store({.directory = directory.path(),
+                       .worth = {.min_tokens = 1, .min_new = 1, .seconds_per_byte = 0},
+                       .block = 16},
                       prefix_identity(engine));
     SessionSync sync(engine, &store);
     SessionHooks hooks;

@@ -15,6 +15,8 @@ namespace moeflux::test {
 
 using Positions = std::vector<std::int64_t>;
 
+inline constexpr PrefixWorth kAnyWorth = {.min_tokens = 1, .min_new = 1, .seconds_per_byte = 0};
+
 inline EngineOptions small_options(KvType kv = KvType::F32, int n_checkpoints = 0) {
   EngineOptions options;
   options.n_threads = 1;
@@ -33,7 +35,7 @@ struct Process {
   Process(const std::string& model, const std::string& directory,
           const EngineOptions& options = small_options())
       : engine(source_path(model), options),
-        store({.directory = directory, .block = 16, .min_tokens = 1, .interval = 64},
+        store({.directory = directory, .worth = kAnyWorth, .block = 16, .interval = 64},
               prefix_identity(engine)),
         sync(engine, &store) {}
 
