@@ -246,8 +246,9 @@ MF_API mf_status mf_memory_seq_free(mf_ctx* ctx, int seq_id); /* its memory too;
 MF_API mf_status mf_memory_seq_sync(mf_ctx* ctx, int seq_id, const int32_t* tokens, size_t n,
                                     size_t* n_kept);
 /* The sequence is at a place worth coming back to, such as the end of a turn: sets a checkpoint and
- * writes what the prefix store lacks, for all contexts and processes. A store that is full, broken
- * or too slow is no failure: later, more is evaluated. */
+ * writes what the prefix store lacks, for all contexts and processes, unless it is too little to be
+ * worth a file (fewer than 64 tokens). A store that is full, broken or too slow is no failure:
+ * later, more is evaluated. */
 MF_API mf_status mf_memory_seq_remember(mf_ctx* ctx, int seq_id);
 
 /* Checkpoints: states a sequence can go back to, bit for bit. At most max_checkpoints of them; the

@@ -49,7 +49,7 @@ TEST(CapiPrefix, MemoryIsUsedFirst) {
 TEST(CapiPrefix, TheStoreIsSharedByProcesses) {
   for (const char* name : {"demo", "demo-mla"}) {
     const TempDir directory;
-    const Tokens tokens = numbers(10, 40), more = numbers(5, 3);
+    const Tokens tokens = numbers(10, 80), more = numbers(5, 3);
     Logits expected;
     {
       const ModelHandle model = open_with_store(name, directory.path());
