@@ -21,11 +21,6 @@ bool input_waits() {
   return ::poll(&input, 1, 0) > 0;
 }
 
-std::string text_of(const Json& message) {
-  const auto content = message.find("content");
-  return content != message.end() && content->is_string() ? content->get<std::string>() : "";
-}
-
 bool is_blank(const std::string& text) {
   return text.find_first_not_of(" \t\r\n") == std::string::npos;
 }

@@ -57,7 +57,11 @@ std::string read_title(const std::string& path) {
 
 Json parse_message(std::string_view line, const std::string& origin) {
   Json message = parse_json(line, origin);
-  validate_messages(Json::array({message}));
+  try {
+    validate_messages(Json::array({message}));
+  } catch (const Error& error) {
+    fail(error.code(), "{}: {}", origin, error.what());
+  }
   const std::string role = JsonFields(message, origin).string("role");
   for (const char* known : {"system", "user", "assistant", "tool"})
     if (role == known) return message;
@@ -65,6 +69,11 @@ Json parse_message(std::string_view line, const std::string& origin) {
 }
 
 }  // namespace
+
+std::string text_of(const Json& message) {
+  const auto content = message.find("content");
+  return content != message.end() && content->is_string() ? content->get<std::string>() : "";
+}
 
 void ChatSession::add(Json message, const std::string& model) {
   message["time"] = format_time(std::time(nullptr), "%Y-%m-%dT%H:%M:%SZ", /*local=*/false);
@@ -74,8 +83,7 @@ void ChatSession::add(Json message, const std::string& model) {
 
 std::string ChatSession::system() const {
   if (messages.empty() || messages[0]["role"] != "system") return "";
-  const Json& content = messages[0]["content"];
-  return content.is_string() ? content.get<std::string>() : "";
+  return text_of(messages[0]);
 }
 
 void ChatSession::set_system(const std::string& text, const std::string& model) {

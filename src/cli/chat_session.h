@@ -25,6 +25,9 @@ struct ChatSession {
   void cut(std::size_t n_messages);  // forgets all after these
 };
 
+// What a message of a session says; "" where its content is missing or no plain text.
+std::string text_of(const Json& message);
+
 class ChatStore {
  public:
   // Creates nothing yet. Empty: nothing is kept.

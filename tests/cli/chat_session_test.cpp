@@ -98,7 +98,8 @@ TEST(ChatSessionTest, DamagedFilesAreRefusedByLine) {
   directory.write("b.jsonl", "{\"role\":\"root\",\"content\":\"x\"}\n");
   expect_error(Errc::BadInput, {"\"root\""}, [&] { store.load("b"); });
   directory.write("c.jsonl", "[1]\n");
-  expect_error(Errc::BadInput, {""}, [&] { store.load("c"); });
+  expect_error(Errc::BadInput, {"c.jsonl, line 1: ", "must be an object"},
+               [&] { store.load("c"); });
   expect_error(Errc::NotFound, {"no session \"d\""}, [&] { store.load("d"); });
 }
 
@@ -114,6 +115,25 @@ TEST(ChatSessionTest, SystemMessageIsTheFirst) {
   EXPECT_EQ(session.last_question(), std::nullopt);
   session.set_system("", "m");
   EXPECT_TRUE(session.messages.empty());
+}
+
+TEST(ChatSessionTest, MessagesNeedNoContent) {
+  const TempDir directory;
+  const ChatStore store(directory.path());
+  for (const std::string content :
+       {"", ", \"content\": null", ", \"content\": [{\"type\": \"text\", \"text\": \"x\"}]"}) {
+    directory.write(
+        "a.jsonl",
+        fmt::format("{{\"role\": \"system\"{0}}}\n{{\"role\": \"user\"{0}}}\n", content));
+    ChatSession session = store.load("a");
+    EXPECT_EQ(session.system(), "") << content;
+    EXPECT_EQ(text_of(session.messages[1]), "") << content;
+    EXPECT_EQ(session.last_question(), 1u) << content;
+    EXPECT_EQ(store.list()[0].title, "") << content;
+    session.set_system("Be brief.", "m");
+    EXPECT_EQ(session.system(), "Be brief.") << content;
+    EXPECT_EQ(session.messages.size(), 2u) << content;
+  }
 }
 
 TEST(ChatSessionTest, WithoutADirectoryNothingIsKept) {
