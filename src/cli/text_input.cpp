@@ -72,7 +72,7 @@ void check_utf8(const std::string& text, const std::string& origin) {
 std::string read_text(const std::string& path) {
   std::string text = read_bytes(path);
   check_utf8(text, origin_of(path));
-  if (!text.empty() && text.back() == '\n') text.pop_back();
+  if (path == "-" && text.ends_with('\n')) text.pop_back();
   return text;
 }
 

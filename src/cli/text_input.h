@@ -13,8 +13,8 @@ namespace moeflux::cli {
 // Throws Error(BadInput) with the offset of the first bad byte.
 void check_utf8(const std::string& text, const std::string& origin);
 
-// A file, or standard input for "-". One newline at the very end belongs to the file, not to the
-// text, and is dropped.
+// A file, byte for byte, or standard input for "-". There, one newline at the very end is dropped:
+// it is the end of the line that `echo` writes.
 std::string read_text(const std::string& path);
 
 // A JSON file, or standard input for "-".

@@ -132,7 +132,7 @@ void add_tokenize_command(CommandLine& line) {
   Command& command = line.add("tokenize", "Show the tokens of a text, or the text of tokens.");
   command.arguments("[MODEL] [TEXT...]", SIZE_MAX);
   command.group("Text")
-      .option("-f,--file", options->file, "FILE", "read the text from a file (-: standard input)")
+      .option("-f,--file", options->file, "FILE", "the text is all of a file (-: standard input)")
       .flag("--special", options->special, "control tokens in the text count as such")
       .flag("--ids", options->ids, "only the ids, on one line")
       .flag("--decode", options->decode, "the other way: ids to text")

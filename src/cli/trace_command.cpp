@@ -11,7 +11,7 @@ namespace {
 void add_record_options(Command& command, TraceOptions& options) {
   command.group("trace record")
       .option("-p,--prompt", options.prompt, "TEXT", "a prompt to answer")
-      .option("-f,--file", options.file, "FILE", "read the prompt from a file (-: standard input)")
+      .option("-f,--file", options.file, "FILE", "the prompt is all of a file (-: standard input)")
       .option("--prompts", options.prompts, "FILE", "answer each of a JSON list of texts")
       .option("--texts", options.texts, "FILE", "read each of a JSON list of texts, answer none")
       .option("-n,--predict", options.max_tokens, "N",

@@ -18,6 +18,17 @@ TEST(TokenizeTest, IdsGoBackToTheText) {
   }
 }
 
+TEST(TokenizeTest, FilesAreTakenByteForByte) {
+  const TempDir directory;
+  const std::string text = " Hello\r\n\n";
+  const std::string file = directory.write("text", text);
+  const Outcome ids = run_moeflux({"tokenize", "--ids", "-f", file});
+  EXPECT_EQ(run_moeflux({"tokenize", "--decode", ids.out}).out, text + "\n");
+  // The last newline of standard input is what `echo` adds.
+  EXPECT_EQ(run_moeflux({"tokenize", "--ids"}, {.text = text + "\n"}).out, ids.out);
+  EXPECT_EQ(run_moeflux({"tokenize", "--ids", "-f", "-"}, {.text = text + "\n"}).out, ids.out);
+}
+
 TEST(TokenizeTest, ShowsIdAndPiecePerLine) {
   const Outcome outcome =
       run_moeflux({"tokenize", source_path("models/demo"), "--special", "<|im_end|>\nHi"});
