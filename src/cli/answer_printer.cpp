@@ -5,7 +5,6 @@
 namespace moeflux::cli {
 namespace {
 
-constexpr std::string_view kBeginThought = "<think>";
 constexpr std::string_view kEndThought = "</think>";
 constexpr std::string_view kDim = "\033[2m";
 constexpr std::string_view kPlain = "\033[0m";
@@ -43,12 +42,6 @@ void AnswerPrinter::finish() {
   if (dim_ && dim_started_) out += kPlain;
   if (!ends_line_) out += '\n';
   write_stdout(out);
-}
-
-bool opens_thought(std::string_view prompt) {
-  const std::size_t begin = prompt.rfind(kBeginThought);
-  return begin != std::string_view::npos &&
-         prompt.find(kEndThought, begin) == std::string_view::npos;
 }
 
 }  // namespace moeflux::cli

@@ -23,7 +23,4 @@ class AnswerPrinter {
   bool ends_line_ = false;
 };
 
-// Whether a rendered prompt leaves a thought open.
-bool opens_thought(std::string_view prompt);
-
 }  // namespace moeflux::cli

@@ -66,7 +66,7 @@ Prompt encode_prompt(const Engine& engine, const RunOptions& options,
   }
   const ChatRequest chat = make_conversation(options.conversation, text);
   const MarkedText rendered = engine.chat_template(has_tools(chat)).render(chat);
-  return {tokenizer.encode(rendered), opens_thought(rendered.text), chat};
+  return {tokenizer.encode(rendered), prompt_opens_thought(rendered), chat};
 }
 
 PrefixPoints prefix_points(const Engine& engine, const Prompt& prompt) {
@@ -78,10 +78,9 @@ PrefixPoints prefix_points(const Engine& engine, const Prompt& prompt) {
 // The answer as a client will send it back: without the thought.
 void read_ahead(Engine& engine, Session& session, PrefixSession& prefix, const Prompt& prompt,
                 const std::string& text) {
-  constexpr std::string_view kThoughtEnd = "</think>";
-  const std::size_t end = text.rfind(kThoughtEnd);
-  const std::string answer =
-      end == std::string::npos ? text : text.substr(end + kThoughtEnd.size());
+  ReplyOptions options;
+  options.opens_thought = prompt.opens_thought;
+  const std::string answer = parse_reply(ReplyFormat::Plain, options, text).content;
   prefix.read_ahead(session,
                     next_turn_prefix(engine.chat_template(has_tools(*prompt.chat)),
                                      engine.tokenizer(), *prompt.chat, answer),
@@ -168,7 +167,7 @@ void add_run_command(CommandLine& line) {
   command.group("Prompt")
       .option("-p,--prompt", options->prompt, "TEXT",
               "the prompt, when it should not be an argument")
-      .option("-f,--file", options->file, "FILE", "read the prompt from a file (-: standard input)")
+      .option("-f,--file", options->file, "FILE", "the prompt is all of a file (-: standard input)")
       .option("--system", options->conversation.system, "TEXT", "system message (also -sys)")
       .spelling("-sys", "--system");
   add_conversation_options(command, options->conversation);

@@ -33,11 +33,5 @@ TEST(AnswerPrinterTest, ResetsAThoughtThatIsCutShort) {
   EXPECT_EQ(printed(false, true, {"why</think>so"}), "why</think>so\n");
 }
 
-TEST(AnswerPrinterTest, KnowsAnOpenThought) {
-  EXPECT_TRUE(opens_thought("assistant\n<think>\n"));
-  EXPECT_FALSE(opens_thought("assistant\n<think>\n\n</think>\n\n"));
-  EXPECT_FALSE(opens_thought("assistant\n"));
-}
-
 }  // namespace
 }  // namespace moeflux::cli

@@ -72,6 +72,24 @@ TEST(RunTest, ThinksByDefault) {
   EXPECT_EQ(outcome.out, "6 + 8 = 14, 4 + 9 + 1 = 14, so 144.\n</think>\n\n46 + 98 = 144\n");
 }
 
+// Whether the model thinks is what the template says at the end of the prompt, not what a user
+// does.
+TEST(RunTest, MarkupInAPromptDimsNothing) {
+  namespace fs = std::filesystem;
+  const TempDir model;
+  for (const fs::directory_entry& file : fs::directory_iterator(source_path("models/demo")))
+    fs::create_symlink(file.path(), model.file(file.path().filename().string()));
+  fs::remove(model.file("chat_template.jinja"));
+  model.write("chat_template.jinja", "{{ messages[0].content }}{% if thinks %}<think>{% endif %}");
+  const auto answer = [&](const std::string& kwargs) {
+    return run_moeflux({"run", "-m", model.path(), "--color", "on", "-n", "1", "--kwargs", kwargs,
+                        "What is <think>"})
+        .out;
+  };
+  EXPECT_EQ(answer("{}").find('\033'), std::string::npos) << answer("{}");
+  EXPECT_EQ(answer("{\"thinks\": true}").find("\033[2m"), 0u);
+}
+
 TEST(RunTest, PrintsJson) {
   const Outcome outcome = run_moeflux({"run", "--no-think", "--json", "-s", "3", kQuestion});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
