@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/file.h"
 
 namespace moeflux {
 namespace {
@@ -28,9 +29,10 @@ bool same_file(int fd, const std::string& path) {
 
 // An open descriptor that is alone on `part`. Between opening and locking it, the one who held it
 // may have renamed it: what is locked then is the finished file, and it must not be touched.
-int open_alone(const std::string& part) {
+int open_alone(const std::string& part, FileAccess access) {
+  const mode_t mode = access == FileAccess::Private ? 0600 : 0644;
   while (true) {
-    const int fd = ::open(part.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+    const int fd = ::open(part.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, mode);
     if (fd < 0) io_failure(part, "creating it", errno);
     if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
       const int error = errno;
@@ -38,7 +40,11 @@ int open_alone(const std::string& part) {
       if (error == EWOULDBLOCK) fail(Errc::Io, "{}: another process is writing it", part);
       io_failure(part, "locking it", error);
     }
-    if (same_file(fd, part)) return fd;
+    if (same_file(fd, part)) {
+      // One that was left behind may have other rights; some filesystems know none.
+      if (access == FileAccess::Private) static_cast<void>(::fchmod(fd, mode));
+      return fd;
+    }
     ::close(fd);
   }
 }
@@ -53,8 +59,8 @@ void sync_directory_of(const std::string& path) {
 
 }  // namespace
 
-AtomicFile::AtomicFile(std::string path)
-    : path_(std::move(path)), part_(path_ + ".part"), fd_(open_alone(part_)) {
+AtomicFile::AtomicFile(std::string path, FileAccess access)
+    : path_(std::move(path)), part_(path_ + ".part"), fd_(open_alone(part_, access)) {
   if (::ftruncate(fd_, 0) != 0) {
     const int error = errno;
     ::close(fd_);
@@ -85,6 +91,17 @@ void AtomicFile::commit() {
   ::close(fd_);
   fd_ = -1;
   sync_directory_of(path_);
+}
+
+void make_private_directory(const std::string& path) {
+  std::filesystem::path part;
+  for (const std::filesystem::path& name : std::filesystem::path(path)) {
+    part /= name;
+    if (::mkdir(part.c_str(), 0700) == 0) continue;
+    const int error = errno;
+    // A parent that exists may answer EACCES or EROFS as well.
+    if (!directory_exists(part.string())) io_failure(part.string(), "creating it", error);
+  }
 }
 
 }  // namespace moeflux

@@ -9,10 +9,14 @@
 
 namespace moeflux {
 
+// Who may read a file besides its owner: what the umask says, or nobody. The latter is for what
+// tells what a user has said or done.
+enum class FileAccess { Shared, Private };
+
 class AtomicFile {
  public:
   // Throws Error(Io), also when another process is writing this file now.
-  explicit AtomicFile(std::string path);
+  explicit AtomicFile(std::string path, FileAccess access = FileAccess::Shared);
   ~AtomicFile();  // without commit() nothing is left
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -24,5 +28,9 @@ class AtomicFile {
   std::string path_, part_;
   int fd_ = -1;
 };
+
+// Creates it with its parents, for its owner only. Those that exist keep their rights: the user may
+// have chosen them. Throws Error(Io).
+void make_private_directory(const std::string& path);
 
 }  // namespace moeflux

@@ -3,13 +3,11 @@
 #include <filesystem>
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "cli/chat_session.h"
 
 namespace moeflux::cli {
 namespace {
@@ -60,8 +58,7 @@ ChatHistory::ChatHistory(std::string path) : path_(std::move(path)) {
 }
 
 void ChatHistory::rewrite() const {
-  AtomicFile file(path_);
-  ::chmod((path_ + ".part").c_str(), 0600);
+  AtomicFile file(path_, FileAccess::Private);
   for (const std::string& entry : entries_) file.write(escape(entry));
   file.commit();
 }

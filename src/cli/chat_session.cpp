@@ -115,25 +115,11 @@ void check_session_name(const std::string& name) {
        replace_invalid_utf8(name.substr(0, kMaxName)), kMaxName);
 }
 
-void make_private_directory(const std::string& path) {
-  std::error_code error;
-  for (fs::path part; const fs::path& name : fs::path(path)) {
-    part /= name;
-    // An existing one keeps its rights: the user may have chosen them.
-    if (fs::is_directory(part, error)) continue;
-    if (::mkdir(part.c_str(), 0700) != 0 && errno != EEXIST)
-      fail(Errc::Io, "cannot create {}: {}", part.string(), std::generic_category().message(errno));
-  }
-}
-
 void ChatStore::save(const ChatSession& session) const {
   if (!is_on() || (!session.last_question() && !has(session.name))) return;
   check_session_name(session.name);
   make_private_directory(directory_);
-  const std::string file_path = path(session.name);
-  AtomicFile file(file_path);
-  // Before there is anything in it.
-  ::chmod((file_path + ".part").c_str(), 0600);
+  AtomicFile file(path(session.name), FileAccess::Private);
   for (const Json& message : session.messages) file.write(dump_json(message) + "\n");
   file.commit();
 }

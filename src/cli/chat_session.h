@@ -59,7 +59,4 @@ class ChatStore {
 // latter, so that each is a file in the directory and nothing else.
 void check_session_name(const std::string& name);
 
-// Creates it with its parents, for its owner only. Throws Error(Io).
-void make_private_directory(const std::string& path);
-
 }  // namespace moeflux::cli

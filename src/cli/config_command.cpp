@@ -122,11 +122,8 @@ int init(const CommandLine& line, const ConfigArguments& options) {
   std::error_code error;
   if (!options.force && fs::exists(fs::symlink_status(path, error)))
     fail(Errc::BadInput, "{}: exists already; --force writes another one", path);
-  if (const fs::path parent = fs::path(path).parent_path(); !parent.empty()) {
-    fs::create_directories(parent, error);
-    if (error) fail(Errc::Io, "{}: cannot be made: {}", parent.string(), error.message());
-  }
-  AtomicFile file(path);
+  make_private_directory(fs::path(path).parent_path().string());
+  AtomicFile file(path, FileAccess::Private);  // keys of servers may be written into it
   file.write(example_config(line.tree()));
   file.commit();
   write_stdout(path + "\n");

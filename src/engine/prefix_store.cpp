@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <ctime>
-#include <filesystem>
 #include <system_error>
 #include <unordered_map>
 
@@ -13,6 +12,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/memory_budget.h"
 #include "engine/prefix_store_ledger.h"
@@ -35,14 +35,6 @@ std::uint64_t free_on_disk(const std::string& directory) {
   if (::statvfs(directory.c_str(), &info) != 0)
     fail(Errc::Io, "{}: {}", directory, std::generic_category().message(errno));
   return static_cast<std::uint64_t>(info.f_bavail) * info.f_frsize;
-}
-
-// Only for its owner: what is in there tells what was said.
-void make_private_directory(const std::string& path) {
-  std::error_code ignored;  // what matters is whether the last one can be made
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
-  if (::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return;
-  fail(Errc::Io, "{}: creating it failed: {}", path, std::generic_category().message(errno));
 }
 
 bool written_by_another(const std::string& path) {

@@ -72,7 +72,7 @@ std::uint64_t PrefixFileInfo::file_bytes() const {
 }
 
 PrefixFileWriter::PrefixFileWriter(const std::string& path, const PrefixFileInfo& info)
-    : file_(path), payload_left_(info.payload_bytes) {
+    : file_(path, FileAccess::Private), payload_left_(info.payload_bytes) {
   MOEFLUX_ASSERT(static_cast<std::int64_t>(info.tokens.size()) == info.name.end);
   MOEFLUX_ASSERT(info.identity.size() <= kMaxIdentityBytes);
   const Header header = header_of(info);

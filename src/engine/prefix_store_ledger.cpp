@@ -46,7 +46,7 @@ std::uint64_t bytes_written_on(const std::string& directory, std::int64_t day) {
 }
 
 void set_bytes_written(const std::string& directory, std::int64_t day, std::uint64_t bytes) {
-  AtomicFile file(directory + "/written");
+  AtomicFile file(directory + "/written", FileAccess::Private);
   file.write(fmt::format("{} {}\n", day, bytes));
   file.commit();
 }

@@ -182,10 +182,8 @@ UsageProfile::Loaded UsageProfile::load(const std::string& path, std::string fin
 }
 
 void UsageProfile::save(const std::string& path) const {
-  std::error_code ignored;  // what matters is whether the file can be created
-  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
-  if (!parent.empty()) std::filesystem::create_directories(parent, ignored);
-  AtomicFile file(path);
+  make_private_directory(std::filesystem::path(path).parent_path().string());
+  AtomicFile file(path, FileAccess::Private);
   file.write(encode());
   file.commit();
 }

@@ -137,7 +137,7 @@ SnapshotVersion read_snapshot(Session& session, const SnapshotModel& model,
 void save_snapshot(const std::string& path, const Session& session, const SnapshotModel& model,
                    SnapshotVersion version) {
   snapshot_bytes(session, model, version);  // refuses what cannot be written before a file is there
-  AtomicFile file(path);
+  AtomicFile file(path, FileAccess::Private);
   FileSink sink(file);
   write_to(sink, session, model, version);
   file.commit();

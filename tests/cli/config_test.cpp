@@ -1,6 +1,7 @@
 #include "cli/config.h"
 
 #include <cstdlib>
+#include <filesystem>
 #include <optional>
 
 #include <gtest/gtest.h>
@@ -264,6 +265,8 @@ TEST_F(ConfigProgram, InitWritesAFileThatSaysNothingYet) {
   const Outcome written = run({"config", "init"});
   EXPECT_EQ(written.exit_code, 0) << written.err;
   EXPECT_EQ(written.out, file() + "\n");
+  namespace fs = std::filesystem;
+  EXPECT_EQ(fs::status(file()).permissions(), fs::perms::owner_read | fs::perms::owner_write);
   const std::string text = read_text_file(file());
   EXPECT_TRUE(parse_config(text, "").entries.empty());
   for (const char* part : {"\n# ram = \"\"\n", "\n# [serve]\n", "\n# port = 9099\n"})

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "base/json.h"
 #include "cli/program.h"
@@ -54,6 +55,25 @@ class PrefixTest : public testing::Test {
       "house and asked the cat and the dog for some bread. They gave it some, and it sang a song.";
   Json messages_ = Json::array();
 };
+
+// Neither the store nor the usage profile: both tell what was talked about.
+TEST_F(PrefixTest, NobodyElseCanReadWhatIsKept) {
+  namespace fs = std::filesystem;
+  const mode_t umask_before = ::umask(022);
+  say("user", "What is 12 + 30?");
+  answer({});
+  ::umask(umask_before);
+  EXPECT_EQ(fs::status(directory_.file("moeflux")).permissions(), fs::perms::owner_all);
+  int n_files = 0;
+  for (const fs::directory_entry& entry :
+       fs::recursive_directory_iterator(directory_.file("moeflux"))) {
+    EXPECT_EQ(entry.status().permissions() & (fs::perms::group_all | fs::perms::others_all),
+              fs::perms::none)
+        << entry.path();
+    n_files += entry.is_regular_file() ? 1 : 0;
+  }
+  EXPECT_GE(n_files, 3);  // a profile, the ledger, blocks
+}
 
 TEST_F(PrefixTest, ATurnReadsOnlyWhatIsNew) {
   constexpr int kTurns = 20;

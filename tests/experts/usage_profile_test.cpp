@@ -101,7 +101,7 @@ TEST(UsageProfileTest, IgnoresWhatItCannotUse) {
 TEST(UsageProfileTest, SaysWhyItCannotBeSaved) {
   const TempDir directory;
   const std::string file = directory.write("file", "");
-  expect_error(Errc::Io, {"file/p.part"}, [&] { some_profile().save(file + "/p"); });
+  expect_error(Errc::Io, {"file: creating it failed"}, [&] { some_profile().save(file + "/p"); });
 }
 
 // A child saves versions 1, 2, 3, ... without pause and is killed at some moment.

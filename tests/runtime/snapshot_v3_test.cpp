@@ -117,6 +117,8 @@ TEST(SnapshotV3, LongSessionsPassInPieces) {
     save_snapshot(dir.file("s"), from, model.snapshot(), version);
     EXPECT_EQ(std::filesystem::file_size(dir.file("s")),
               snapshot_bytes(from, model.snapshot(), version));
+    EXPECT_EQ(std::filesystem::status(dir.file("s")).permissions(),  // it tells what was said
+              std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
     load_snapshot(dir.file("s"), to, model.snapshot());
     EXPECT_EQ(memory_of(to).kv, memory_of(from).kv);
     EXPECT_EQ(memory_of(to).recurrent, memory_of(from).recurrent);
