@@ -44,6 +44,8 @@ class LineSource {
   virtual ~LineSource() = default;
   // `initial` stands there to be changed, where lines can be edited.
   virtual InputLine read(const std::string& prompt, const std::string& initial = "") = 0;
+  // Forgets what was typed before now, for a question that nobody can have answered yet.
+  virtual void discard_pending() {}
   virtual void remember(const std::string& /*text*/) {}  // for the history
   virtual bool is_interactive() const = 0;               // there is somebody to ask
   virtual bool can_redraw() const { return false; }      // the terminal can replace a line

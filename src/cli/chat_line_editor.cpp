@@ -11,19 +11,25 @@
 #include <histedit.h>
 #include <langinfo.h>
 #include <poll.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "cli/interrupt.h"
 #include "cli/terminal.h"
 
 namespace moeflux::cli {
 namespace {
 
-constexpr std::string_view kPasteOn = "\033[?2004h", kPasteOff = "\033[?2004l";
+constexpr const char* kPasteOn = "\033[?2004h";
+constexpr const char* kPasteOff = "\033[?2004l";
 constexpr const char* kPasteBegin = "\033[200~";
 constexpr std::string_view kPasteEnd = "\033[201~";
 constexpr char kPromptEscape = '\001';
+// A paste comes in pieces: it is over when nothing has come for this long.
+constexpr int kQuietMs = 100;
+constexpr int kMaxPieces = 50;
 
 // Set by signals while a line is read.
 std::atomic<int> ending_signal{0};
@@ -241,8 +247,20 @@ LineEditor::LineEditor(ChatHistory& history, std::vector<std::string> completion
 }
 
 LineEditor::~LineEditor() {
+  set_last_words(nullptr);
+  if (can_redraw()) static_cast<void>(!::write(STDOUT_FILENO, kPasteOff, std::strlen(kPasteOff)));
   ::el_end(state_->editor);
   ::history_end(state_->history);
+}
+
+void LineEditor::discard_pending() {
+  state_->queue.clear();
+  pollfd input{STDIN_FILENO, POLLIN, 0};
+  for (int i = 0; i < kMaxPieces; ++i) {
+    ::tcflush(STDIN_FILENO, TCIFLUSH);
+    if (::poll(&input, 1, kQuietMs) <= 0) break;
+  }
+  ::tcflush(STDIN_FILENO, TCIFLUSH);  // poll does not see a line without its end
 }
 
 void LineEditor::remember(const std::string& text) {
@@ -263,10 +281,12 @@ InputLine LineEditor::read(const std::string& prompt, const std::string& initial
   if (!initial.empty()) state.queue = kPasteBegin + initial + std::string(kPasteEnd);
   state.prompt =
       state.color ? fmt::format("{0}\033[1m{0}{1}{0}\033[0m{0}", kPromptEscape, prompt) : prompt;
-  if (can_redraw()) write_stdout(kPasteOn);
+  if (can_redraw()) {
+    write_stdout(kPasteOn);  // and it stays on while the model answers
+    set_last_words(kPasteOff);
+  }
   int length = 0;
   const char* line = ::el_gets(state.editor, &length);
-  if (can_redraw()) write_stdout(kPasteOff);
   if (state.interrupted) {
     write_stdout("^C\n");
     return {InputEnd::Interrupt, ""};

@@ -1,8 +1,9 @@
 // Lines typed on a terminal, edited with libedit: cursor keys, history, search, the user's .editrc.
 // The only user of libedit is chat_line_editor.cpp.
 //
-// Text that is pasted goes into the line as it is, newlines too, and waits for Enter. Ctrl-C and
-// Ctrl-Z are handled here while a line is read: the terminal sends them as characters.
+// Text that is pasted goes into the line as it is, newlines too, and waits for Enter; what is
+// pasted while no line is read goes into the next one. Ctrl-C and Ctrl-Z are handled here while a
+// line is read: the terminal sends them as characters.
 #pragma once
 
 #include <memory>
@@ -21,6 +22,7 @@ class LineEditor : public LineSource {
   ~LineEditor() override;
 
   InputLine read(const std::string& prompt, const std::string& initial) override;
+  void discard_pending() override;
   void remember(const std::string& text) override;
   bool is_interactive() const override { return true; }
   bool can_redraw() const override;

@@ -60,6 +60,7 @@ ToolRunner::Decision ToolRunner::edit(ToolCommand& command) {
 
 ToolRunner::Decision ToolRunner::ask(const std::string& tool, ToolCommand& command) {
   while (true) {
+    lines_.discard_pending();  // whatever it was, it is no answer to what was not asked yet
     const InputLine line = lines_.read(kQuestion);
     if (line.end != InputEnd::Line) return Decision::Abort;
     const std::string& answer = line.text;

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstring>
 
 #include <unistd.h>
 
@@ -12,12 +13,15 @@ namespace moeflux::cli {
 namespace {
 
 std::atomic<int> n_interrupts{0};
+std::atomic<const char*> last_words{nullptr};
 static_assert(std::atomic<int>::is_always_lock_free,
               "a signal handler may touch only lock-free atomics");
 
 // Only async-signal-safe calls: an atomic, write and _exit.
 void on_interrupt(int /*signal*/) {
   if (n_interrupts.fetch_add(1) == 0) return;
+  if (const char* text = last_words.load())
+    static_cast<void>(!::write(STDOUT_FILENO, text, std::strlen(text)));
   constexpr char kNewLine = '\n';
   static_cast<void>(!::write(STDERR_FILENO, &kNewLine, 1));
   ::_exit(kInterrupted);
@@ -40,6 +44,10 @@ InterruptGuard::InterruptGuard() {
 
 InterruptGuard::~InterruptGuard() {
   set_handler(SIG_DFL);
+}
+
+void set_last_words(const char* text) {
+  last_words = text;
 }
 
 bool interrupted() {

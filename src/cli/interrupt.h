@@ -16,4 +16,7 @@ class InterruptGuard {
 bool interrupted();           // whether SIGINT came
 void throw_if_interrupted();  // Error(Cancelled)
 
+// What the second one still writes to standard output, to leave the terminal as it was. Null: none.
+void set_last_words(const char* text);
+
 }  // namespace moeflux::cli

@@ -106,6 +106,12 @@ def messages(home):
     return [json.loads(line) for line in files[0].read_text(encoding="utf-8").splitlines()]
 
 
+def no_end(model):
+    """Options with which the model never comes to an end by itself: its end tokens are forbidden."""
+    config = json.loads(pathlib.Path(model, "generation_config.json").read_text(encoding="utf-8"))
+    return [option for token in config["eos_token_id"] for option in ("--logit-bias", f"{token}=-inf")]
+
+
 def expect(actual, wanted):
     if actual != wanted:
         raise AssertionError(f"{actual!r}, not {wanted!r}")
@@ -152,10 +158,7 @@ def thoughts_are_shown(start, home):
 
 
 def interrupt_stops_the_answer(start, home):
-    # Without its end tokens the model never comes to an end by itself.
-    config = json.loads(pathlib.Path(start.model, "generation_config.json").read_text(encoding="utf-8"))
-    ends = [option for token in config["eos_token_id"] for option in ("--logit-bias", f"{token}=-inf")]
-    chat = start("--no-think", *ends)
+    chat = start("--no-think", *no_end(start.model))
     chat.wait_for_prompt(1)
     chat.type("Tell me a short story about a frog.")
     chat.wait_until("an answer", lambda screen: len(screen.strip()) > 600)
@@ -204,6 +207,35 @@ def pastes_wait_for_enter(start, home):
            ["What is\n12 + 30?\nTell me.", "What is\n5 + 6?"])
     chat.type("caf\u00e9 \u65e5\u672c", enter=False)
     chat.wait(">>> caf\u00e9 \u65e5\u672c")
+
+
+def pastes_during_an_answer_are_one_draft(start, home):
+    chat = start("--no-think", "-n", "1500", *no_end(start.model))
+    chat.wait_for_prompt(1)
+    chat.type("Tell me a short story about a frog.")
+    chat.wait_until("an answer", lambda screen: len(screen.strip()) > 300)
+    chat.paste("What is\n12 + 30?\nTell me.\n")
+    chat.wait("the answer ended at 1500 tokens", ">>> What is\n12 + 30?\nTell me.\n")
+    time.sleep(0.3)
+    expect(len(messages(home)), 2)
+    chat.keys("Enter")
+    chat.wait_until("the second answer", lambda screen: len(messages(home)) == 4)
+    expect(messages(home)[2]["content"], "What is\n12 + 30?\nTell me.\n")
+
+
+def what_was_typed_before_is_no_consent(start, home):
+    tools = pathlib.Path(home, "tools.json")
+    tools.write_text(json.dumps(CALCULATOR), encoding="utf-8")
+    chat = start("--no-think", "--tool-file", str(tools))
+    chat.wait_for_prompt(1)
+    chat.keys("Use the calculator: 123 + 456", "Enter", "y", "Enter", "y", "Enter")
+    chat.wait("call of calculator", "run it?")
+    time.sleep(0.5)
+    screen = chat.screen()
+    assert screen.rstrip().endswith("(e)dit:"), screen
+    chat.type("n")
+    chat.wait_for_prompt(2)
+    expect([m["content"] for m in messages(home)][2], "The user does not want this to be run.")
 
 
 def tools_ask_first(start, home):
@@ -264,8 +296,6 @@ def completion_and_editing(start, home):
 def a_server_answers(start, home):
     tools = pathlib.Path(home, "tools.json")
     tools.write_text(json.dumps(CALCULATOR), encoding="utf-8")
-    config = json.loads(pathlib.Path(start.model, "generation_config.json").read_text(encoding="utf-8"))
-    ends = [option for token in config["eos_token_id"] for option in ("--logit-bias", f"{token}=-inf")]
     with running_server(start.program, start.model) as url:
         chat = start("--server", url, "--tool-file", str(tools), local=False)
         chat.wait("demo, context 1024 tokens", "/help lists commands")
@@ -285,7 +315,7 @@ def a_server_answers(start, home):
         chat.wait("exit code 0")
         expect([m["role"] for m in messages(home)], ["user", "assistant"] * 2 + ["tool", "assistant"])
 
-        endless = start("--server", url, "--no-think", "--resume", *ends, local=False)
+        endless = start("--server", url, "--no-think", "--resume", *no_end(start.model), local=False)
         endless.wait_for_prompt(3)  # two of them show the old questions
         endless.type("Tell me a short story about a frog.")
         endless.wait_until("an answer", lambda screen: len(screen.strip()) > 900)
@@ -299,8 +329,9 @@ def a_server_answers(start, home):
 
 
 SCENARIOS = [two_turns_and_resume, thoughts_are_shown, interrupt_stops_the_answer,
-             interrupt_at_the_prompt, pastes_wait_for_enter, tools_ask_first,
-             tool_commands_can_be_edited, completion_and_editing, a_server_answers]
+             interrupt_at_the_prompt, pastes_wait_for_enter, pastes_during_an_answer_are_one_draft,
+             what_was_typed_before_is_no_consent, tools_ask_first, tool_commands_can_be_edited,
+             completion_and_editing, a_server_answers]
 
 
 def run(scenario, program, model):

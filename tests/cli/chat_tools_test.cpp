@@ -160,8 +160,10 @@ class Script : public LineSource {
     lines_.pop_front();
     return {InputEnd::Line, line};
   }
+  void discard_pending() override { ++n_discards; }
   bool is_interactive() const override { return interactive_; }
   std::vector<std::string> prompts;
+  int n_discards = 0;
 
  private:
   std::deque<std::string> lines_;
@@ -181,6 +183,7 @@ TEST_F(ToolRunnerTest, AsksEachTime) {
   ToolRunner runner(tools, script, ToolConsent::Ask, false);
   EXPECT_EQ(run(runner), "hello");
   EXPECT_EQ(script.prompts.size(), 2u);
+  EXPECT_EQ(script.n_discards, 2);
   EXPECT_EQ(run(runner), "The user does not want this to be run.");
   EXPECT_EQ(run(runner), std::nullopt);  // Ctrl-C
 }
