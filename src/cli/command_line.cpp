@@ -190,6 +190,11 @@ template Command& Command::option(const std::string&, std::optional<double>&, co
 template Command& Command::option(const std::string&, std::vector<std::string>&, const std::string&,
                                   const std::string&);
 
+Command& Command::choices(std::vector<std::string> values) {
+  state_->last().option.choices = std::move(values);
+  return *this;
+}
+
 Command& Command::env(const std::string& variable, const std::string& meaning) {
   Declared& declared = state_->last();
   OptionInfo& info = declared.option.info;

@@ -57,7 +57,8 @@ class Command {
   template <class T>
   Command& option(const std::string& names, T& target, const std::string& value,
                   const std::string& help);
-  // These four are about the option declared last.
+  // These five are about the option declared last.
+  Command& choices(std::vector<std::string> values);  // any other is a UsageError
   // The variable that sets it; with `meaning`, that it is set at all means that value.
   Command& env(const std::string& variable, const std::string& meaning = "");
   // What environment and files say goes there: for an option that an argument may stand for.

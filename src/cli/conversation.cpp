@@ -31,13 +31,18 @@ void read_messages(const std::string& path, ChatRequest& chat) {
   }
 }
 
-void read_kwargs(const std::string& text, ChatRequest& chat) {
-  const Json kwargs = parse_json(text, "--kwargs");
-  if (!kwargs.is_object()) throw UsageError("--kwargs must be a JSON object");
-  for (const auto& [key, value] : kwargs.items()) chat.extra[key] = value;
-}
-
 }  // namespace
+
+Json parse_kwargs(const std::string& text) {
+  Json kwargs;
+  try {
+    kwargs = parse_json(text, "--kwargs");
+  } catch (const Error& error) {
+    throw UsageError(error.what());
+  }
+  if (!kwargs.is_object()) throw UsageError("--kwargs: must be a JSON object");
+  return kwargs;
+}
 
 void add_conversation_options(Command& command, ConversationOptions& options) {
   command
@@ -65,7 +70,7 @@ ChatRequest make_conversation(const ConversationOptions& options,
       fail(Errc::BadInput, "{}: expected a list of tools", *options.tools);
   }
   if (options.no_think) chat.extra["enable_thinking"] = false;
-  if (options.kwargs) read_kwargs(*options.kwargs, chat);
+  if (options.kwargs) chat.extra.update(parse_kwargs(*options.kwargs));
   return chat;
 }
 

@@ -28,6 +28,9 @@ void add_conversation_options(Command& command, ConversationOptions& options);
 ChatRequest make_conversation(const ConversationOptions& options,
                               const std::optional<std::string>& prompt);
 
+// The value of --kwargs. Throws UsageError.
+Json parse_kwargs(const std::string& text);
+
 // Whether the model may call tools: some checkpoints have a template of their own for that.
 bool has_tools(const ChatRequest& chat);
 

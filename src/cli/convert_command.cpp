@@ -27,6 +27,14 @@ struct ConvertArguments {
   bool json = false;
 };
 
+template <std::size_t N>
+int one_of(const std::array<int, N>& choices, std::int64_t value, const char* option) {
+  for (const int choice : choices)
+    if (choice == value) return choice;
+  throw UsageError(fmt::format("{}: {} is not one of {}", option, value, fmt::join(choices, ", ")),
+                   "convert");
+}
+
 // "DIR=3": the directory's share of every record; without a number it is measured.
 StripeShare parse_stripe(const std::string& text) {
   const std::size_t equals = text.rfind('=');
@@ -53,6 +61,12 @@ std::vector<StripeShare> parse_stripes(const std::string& text) {
     shares.push_back(parse_stripe(text.substr(at, comma - at)));
     at = comma + 1;
   }
+  const auto n_measured = std::count_if(shares.begin(), shares.end(),
+                                        [](const StripeShare& share) { return share.weight == 0; });
+  if (n_measured > 0 && n_measured < std::ssize(shares)) {
+    throw UsageError("--stripe: give shares for all directories (DIR=3,DIR=1) or for none",
+                     "convert");
+  }
   return shares;
 }
 
@@ -62,9 +76,9 @@ ConvertOptions convert_options(const ConvertArguments& options) {
     throw UsageError("--group needs --experts-bits", "convert");
   }
   if (options.bits) {
-    result.requantize = Requantize{
-        .bits = static_cast<int>(std::min<std::int64_t>(*options.bits, 99)),
-        .group = static_cast<int>(std::min<std::int64_t>(options.group.value_or(64), 9999))};
+    result.requantize =
+        Requantize{.bits = one_of(kExpertBits, *options.bits, "--experts-bits"),
+                   .group = one_of(kExpertGroups, options.group.value_or(64), "--group")};
   }
   if (options.threads && (*options.threads < 0 || *options.threads > 64)) {
     throw UsageError("--threads must be from 0 (every core, at most 8) to 64", "convert");

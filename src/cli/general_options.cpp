@@ -17,6 +17,7 @@ void add_general_options(Command& command, GeneralOptions& options) {
       .flag("-q,--quiet", options.quiet, "no progress and no remarks, only results and errors")
       .flag("-v,--verbose", options.verbose, "say more on standard error")
       .option("--color", options.color, "WHEN", "auto, on or off (default: auto)")
+      .choices({"auto", "on", "off"})
       .env("NO_COLOR", "off");
 }
 

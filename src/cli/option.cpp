@@ -1,5 +1,6 @@
 #include "cli/option.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <utility>
@@ -60,8 +61,15 @@ OptionTarget one_value(OptionKind kind, T& variable) {
 }
 
 // `where` is "--ram", "MOEFLUX_RAM" or "config.toml:3: ram".
-void assign(const OptionTarget& target, const std::vector<std::string>& values,
-            const std::string& where, const std::string& command) {
+void assign(const OptionTarget& target, const std::vector<std::string>& choices,
+            const std::vector<std::string>& values, const std::string& where,
+            const std::string& command) {
+  if (!choices.empty() &&
+      std::find(choices.begin(), choices.end(), values.back()) == choices.end()) {
+    throw UsageError(
+        fmt::format("{}: \"{}\" is not one of {}", where, values.back(), fmt::join(choices, ", ")),
+        command);
+  }
   if (const char* expected = target.assign(values)) {
     throw UsageError(fmt::format("{}: \"{}\" is not {}", where, values.back(), expected), command);
   }
@@ -102,7 +110,7 @@ Setting Option::resolve(const std::string& command,
                         const Config& config) const {
   const std::string key = info.key();
   if (given) {
-    assign(target, *given, "--" + key, command);
+    assign(target, choices, *given, "--" + key, command);
     const bool is_list = target.kind == OptionKind::List;
     return {info, is_list ? *given : std::vector<std::string>{given->back()},
             OptionSource::CommandLine, "command line"};
@@ -111,7 +119,7 @@ Setting Option::resolve(const std::string& command,
   if (!info.environment.empty()) {
     if (const auto found = environment_value(info.environment)) {
       const std::string text = environment_meaning.empty() ? *found : environment_meaning;
-      assign(other, {text}, info.environment, command);
+      assign(other, choices, {text}, info.environment, command);
       return {info, {text}, OptionSource::Environment, "environment " + info.environment};
     }
   }
@@ -123,7 +131,7 @@ Setting Option::resolve(const std::string& command,
   if (info.names_a_file()) {
     for (std::string& value : found->values) value = expand_home(value);
   }
-  assign(other, found->values, where, command);
+  assign(other, choices, found->values, where, command);
   return {info, std::move(found->values), OptionSource::File, std::move(found->where)};
 }
 

@@ -44,6 +44,7 @@ struct Option {
   OptionTarget target;
   std::optional<OptionTarget> fallback;  // for what is not from the command line
   std::string environment_meaning;       // what it means that the variable is set; "": its value
+  std::vector<std::string> choices;      // the only values there are; none: any
 
   // Chooses and assigns. `given` is what the command line has, if anything. Throws UsageError that
   // names the source and what it accepts.

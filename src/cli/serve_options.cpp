@@ -119,6 +119,8 @@ void check_serve_options(ServeOptions& options) {
       static_cast<int>(in_range(options.checkpoints, 0, 256, "--checkpoints"));
   in_range(options.queue, 0, 100'000, "--queue");
   in_range(options.max_models, 1, 1000, "--max-models");
+  if (options.host.empty())
+    throw UsageError("--host: needs an address, such as 127.0.0.1", "serve");
   parse_keep(options);
   options.drain_time();
 }

@@ -38,6 +38,8 @@ SynthFormat parse_format(const std::string& name) {
 SynthOptions synth_options(const SynthArguments& options) {
   SynthOptions result;
   result.format = parse_format(options.format);
+  if (options.mtp && result.format == SynthFormat::FlashMoe)
+    throw UsageError("--mtp: the flash-moe layout has no place for that head", "synth");
   if (!(options.skew >= 0 && options.skew <= 4)) {
     throw UsageError("--skew must be from 0 to 4", "synth");
   }
@@ -64,7 +66,12 @@ SynthShape wanted_shape(const SynthArguments& options) {
     }
     size.n_layers = static_cast<int>(*options.layers);
   }
-  return synth_shape(options.like, size);
+  try {
+    return synth_shape(options.like, size);
+  } catch (const Error& error) {  // all of it comes from the options
+    const bool unknown = error.code() == Errc::NotFound;
+    throw UsageError(fmt::format("{}: {}", unknown ? "--like" : "--layers", error.what()), "synth");
+  }
 }
 
 double write_rate(const SynthReport& report) {

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "cli/command_line.h"
 #include "cli/environment.h"
 
 namespace moeflux::cli {
@@ -69,10 +68,8 @@ void write_stderr(std::string_view text) {
 }
 
 ColorMode parse_color(const std::string& name) {
-  if (name == "auto") return ColorMode::Auto;
   if (name == "on") return ColorMode::On;
-  if (name == "off") return ColorMode::Off;
-  throw UsageError(fmt::format("--color: \"{}\" is not one of auto, on, off", name));
+  return name == "off" ? ColorMode::Off : ColorMode::Auto;
 }
 
 bool use_color(ColorMode mode, bool is_terminal) {

@@ -18,7 +18,7 @@ void write_stdout(std::string_view text);
 void write_stderr(std::string_view text);
 
 enum class ColorMode { Auto, On, Off };
-ColorMode parse_color(const std::string& name);  // auto, on, off; throws UsageError
+ColorMode parse_color(const std::string& name);  // auto, on, off
 
 // Whether escape sequences may be written to a stream that is or is not a terminal. NO_COLOR counts
 // for Auto.

@@ -52,10 +52,10 @@ ContainerWriter::ContainerWriter(std::string directory, const ContainerSpec& spe
   records_done_.resize(manifest_.n_records());
   checksums_.resize(manifest_.n_records());
   notes_.resize(manifest_.n_records());
-  create_directories(directory_);
+  new_directories_.create(directory_);
   lock_.emplace(directory_);
   for (const StripeShare& stripe : spec.stripes) {
-    create_directories((fs::path(directory_) / stripe.directory).string());
+    new_directories_.create((fs::path(directory_) / stripe.directory).string());
   }
   prepare_directories(options_);
 

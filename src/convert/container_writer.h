@@ -78,6 +78,7 @@ class ContainerWriter {
   std::string path(std::string_view name) const;
 
   std::string directory_;
+  NewDirectories new_directories_;
   std::optional<DirectoryLock> lock_;
   ContainerManifest manifest_;
   WriterOptions options_;

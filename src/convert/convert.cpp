@@ -94,7 +94,8 @@ Stripes name_stripes(const ConvertOptions& options, const std::string& to) {
 }
 
 // Weights that nobody gave: those an earlier run measured, else a measurement.
-void measure_stripes(Stripes& stripes, const std::string& to, bool force) {
+void measure_stripes(Stripes& stripes, const std::string& to, bool force,
+                     NewDirectories& new_directories) {
   if (!stripes.measured) return;
   const std::optional<Json> header = force ? std::nullopt : unfinished_header(to);
   const Json known = header ? header->value("stripes", Json::array()) : Json::array();
@@ -105,7 +106,7 @@ void measure_stripes(Stripes& stripes, const std::string& to, bool force) {
       share.weight = JsonFields(known[i], to + ": convert.progress").number("weight");
     } else {
       const std::string directory = (fs::path(to) / share.directory).string();
-      create_directories(directory);
+      new_directories.create(directory);
       share.weight = measure_read_bandwidth(directory);
     }
     if (!(share.weight > 0)) fail(Errc::BadInput, "{}: a stripe has no share", share.directory);
@@ -245,7 +246,8 @@ ConvertReport convert(const std::string& from, const std::string& to,
   const ConvertPlan plan = plan_conversion(*source, model.index, options.requantize);
   Stripes stripes = name_stripes(options, to);
   const std::string identity = identity_of(*source, plan, stripes);
-  measure_stripes(stripes, to, options.force);
+  NewDirectories stripe_directories;
+  measure_stripes(stripes, to, options.force, stripe_directories);
 
   ContainerSpec spec = plan.spec(*source);
   spec.stripes = stripes.shares;

@@ -41,10 +41,14 @@ bool shares_blocks(const ExpertBank& bank) {
 }
 
 void check_group(const PlannedMatrix& planned, int group) {
-  if (planned.cols % group != 0) {
-    fail(Errc::BadInput, "{}: has {} columns, which groups of {} do not divide; try --group 32",
-         planned.module, planned.cols, group);
-  }
+  if (planned.cols % group == 0) return;
+  std::vector<int> fitting;
+  for (const int each : kExpertGroups)
+    if (planned.cols % each == 0) fitting.push_back(each);
+  fail(Errc::BadInput, "{}: has {} columns, which groups of {} do not divide; {}", planned.module,
+       planned.cols, group,
+       fitting.empty() ? "nor does any other --group: convert without --experts-bits"
+                       : fmt::format("try --group {}", fmt::join(fitting, " or ")));
 }
 
 class BankPlanner {
@@ -132,13 +136,16 @@ class BankPlanner {
 
 void check_requantize(const std::optional<Requantize>& requantize) {
   if (!requantize) return;
-  const std::array bits{2, 3, 4, 5, 6, 8};
-  const std::array groups{32, 64, 128};
-  if (std::find(bits.begin(), bits.end(), requantize->bits) == bits.end()) {
-    fail(Errc::BadInput, "experts can have 2, 3, 4, 5, 6 or 8 bits, not {}", requantize->bits);
+  const auto has = [](const auto& list, int value) {
+    return std::find(list.begin(), list.end(), value) != list.end();
+  };
+  if (!has(kExpertBits, requantize->bits)) {
+    fail(Errc::BadInput, "experts can have {} bits, not {}", fmt::join(kExpertBits, ", "),
+         requantize->bits);
   }
-  if (std::find(groups.begin(), groups.end(), requantize->group) == groups.end()) {
-    fail(Errc::BadInput, "a group can have 32, 64 or 128 columns, not {}", requantize->group);
+  if (!has(kExpertGroups, requantize->group)) {
+    fail(Errc::BadInput, "a group can have {} columns, not {}", fmt::join(kExpertGroups, ", "),
+         requantize->group);
   }
 }
 

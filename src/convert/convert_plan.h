@@ -3,6 +3,7 @@
 // asks only for what the model's index refers to.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -15,10 +16,13 @@
 
 namespace moeflux {
 
+inline constexpr std::array kExpertBits{2, 3, 4, 5, 6, 8};
+inline constexpr std::array kExpertGroups{32, 64, 128};
+
 // Store routed experts in fewer bits than the source has.
 struct Requantize {
-  int bits = 4;    // 2, 3, 4, 5, 6 or 8
-  int group = 64;  // 32, 64 or 128
+  int bits = 4;    // one of kExpertBits
+  int group = 64;  // one of kExpertGroups: columns that share a scale
 };
 
 // One matrix of every expert of a layer.

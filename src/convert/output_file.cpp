@@ -114,7 +114,11 @@ void sync_directory(const std::string& directory) {
   if (!synced) io_failure(path, "syncing the directory", error);
 }
 
-void create_directories(const std::string& directory) {
+NewDirectories::~NewDirectories() {
+  for (auto it = created_.rbegin(); it != created_.rend(); ++it) ::rmdir(it->c_str());
+}
+
+void NewDirectories::create(const std::string& directory) {
   namespace fs = std::filesystem;
   std::error_code error;
   fs::path path = fs::absolute(directory, error);
@@ -125,7 +129,7 @@ void create_directories(const std::string& directory) {
     missing.push_back(at);
   }
   for (auto it = missing.rbegin(); !error && it != missing.rend(); ++it) {
-    fs::create_directory(*it, error);
+    if (fs::create_directory(*it, error)) created_.push_back(it->string());
     if (!error) sync_directory(it->parent_path().string());
   }
   if (error || !directory_exists(path.string())) {

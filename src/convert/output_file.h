@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace moeflux {
 
@@ -38,7 +39,20 @@ void write_whole_file(const std::string& path, std::string_view content);
 // Makes created, renamed and removed names of a directory last.
 void sync_directory(const std::string& directory);
 
-// Creates a directory and those above it that are missing, and makes their names last.
-void create_directories(const std::string& directory);
+// Directories that are created to be written into. Those that are empty when the object goes were
+// made for nothing, as by a refused conversion, and go too.
+class NewDirectories {
+ public:
+  NewDirectories() = default;
+  ~NewDirectories();
+  NewDirectories(const NewDirectories&) = delete;
+  NewDirectories& operator=(const NewDirectories&) = delete;
+
+  // With those above it that are missing; makes their names last.
+  void create(const std::string& directory);
+
+ private:
+  std::vector<std::string> created_;  // those above before those below
+};
 
 }  // namespace moeflux

@@ -67,7 +67,7 @@ SynthRegion dense_region(const SynthDense& dense, std::uint64_t offset) {
 SynthFileWriter::SynthFileWriter(const SynthJob& job, const std::vector<SynthFile>& files,
                                  const std::function<bool(std::string_view)>& is_ours)
     : job_(job) {
-  create_directories(job.directory);
+  new_directories_.create(job.directory);
   lock_.emplace(job.directory);
   try {
     clear_directory(job.directory, job.options.force, is_ours);
@@ -76,7 +76,7 @@ SynthFileWriter::SynthFileWriter(const SynthJob& job, const std::vector<SynthFil
   }
   std::vector<DataFile> sizes;
   for (const SynthFile& file : files) {
-    create_directories(fs::path(path(file.name)).parent_path().string());
+    new_directories_.create(fs::path(path(file.name)).parent_path().string());
     sizes.push_back({path(file.name), file.bytes});
   }
   check_disk_space(sizes, job.options.free);

@@ -12,6 +12,7 @@
 
 #include "convert/container_spec.h"
 #include "convert/directory_lock.h"
+#include "convert/output_file.h"
 #include "convert/synth_writers.h"
 #include "convert/write_progress.h"
 
@@ -50,6 +51,7 @@ class SynthFileWriter {
   std::string path(std::string_view name) const;
 
   const SynthJob& job_;
+  NewDirectories new_directories_;
   std::optional<DirectoryLock> lock_;
 };
 

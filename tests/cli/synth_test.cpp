@@ -77,8 +77,10 @@ TEST(SynthCommand, WrongUse) {
   expect(2, {"--like", "tiny-qwen", "--format", "gguf", to}, "gguf");
   expect(2, {"--like", "tiny-qwen", "--skew", "9", to}, "--skew");
   expect(2, {"--like", "tiny-qwen", "--layers", "0", to}, "--layers");
-  expect(1, {"--like", "llama", to}, "no model shape \"llama\"");
-  expect(1, {"--like", "tiny-qwen", "--layers", "99", to}, "40 layers");
+  expect(2, {"--like", "tiny-qwen", "--layers", "9999", to}, "--layers");
+  expect(2, {"--like", "tiny-qwen", "--mtp", "--format", "flash-moe", to}, "--mtp");
+  expect(2, {"--like", "llama", to}, "--like: there is no model shape \"llama\"");
+  expect(2, {"--like", "tiny-qwen", "--layers", "99", to}, "40 layers");
   EXPECT_FALSE(std::filesystem::exists(to));
 }
 

@@ -116,7 +116,7 @@ TEST_F(DurabilityTest, EverythingLastsBeforeTheManifest) {
   EXPECT_GT(first("rename", "new/out/checksums.bin"), 0);
 }
 
-TEST(CreateDirectories, MakesEveryLevelLast) {
+TEST(NewDirectoriesTest, EveryLevelLasts) {
   const test::TempDir dir;
   const std::string base = fs::canonical(dir.file("")).string();
   std::vector<std::string> synced;
@@ -124,12 +124,27 @@ TEST(CreateDirectories, MakesEveryLevelLast) {
     if (call.name == "fsync") synced.push_back(call.path);
     return 0;
   });
-  create_directories(base + "/a/b/c/");
+  NewDirectories directories;
+  directories.create(base + "/a/b/c/");
   EXPECT_TRUE(fs::is_directory(base + "/a/b/c"));
   EXPECT_EQ(synced, (std::vector<std::string>{base, base + "/a", base + "/a/b"}));
   synced.clear();
-  create_directories(base + "/a/b");
+  directories.create(base + "/a/b");
   EXPECT_TRUE(synced.empty());
+}
+
+TEST(NewDirectoriesTest, WhatStaysEmptyGoes) {
+  const test::TempDir dir;
+  fs::create_directory(dir.file("old"));
+  {
+    NewDirectories directories;
+    directories.create(dir.file("old/a/b"));
+    directories.create(dir.file("used/c/d"));
+    dir.write("used/file", "x");
+  }
+  EXPECT_TRUE(fs::is_empty(dir.file("old")));
+  EXPECT_TRUE(fs::exists(dir.file("used/file")));
+  EXPECT_FALSE(fs::exists(dir.file("used/c")));
 }
 
 }  // namespace
