@@ -13,6 +13,7 @@
 #include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/environment.h"
+#include "cli/stack_limit.h"
 #include "cli/terminal.h"
 
 namespace moeflux::cli {
@@ -71,6 +72,10 @@ int run(const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
   using namespace moeflux;
+  if (const std::string problem = cli::ensure_stack(); !problem.empty()) {
+    cli::report(problem);
+    return cli::kFailure;
+  }
   // A reader that goes away ends the program quietly, also where the parent process has SIGPIPE
   // ignored.
   std::signal(SIGPIPE, SIG_DFL);

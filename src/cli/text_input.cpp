@@ -1,6 +1,5 @@
 #include "cli/text_input.h"
 
-#include <array>
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
@@ -24,7 +23,7 @@ constexpr const char* kStandardInput = "standard input";
 
 std::string read_stream(int descriptor, const std::string& origin) {
   std::string text;
-  std::array<char, 65536> buffer;
+  std::vector<char> buffer(65536);
   while (true) {
     const ssize_t n = ::read(descriptor, buffer.data(), buffer.size());
     if (n == 0) return text;
