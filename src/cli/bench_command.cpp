@@ -9,7 +9,7 @@
 #include "cli/commands.h"
 #include "cli/general_options.h"
 #include "cli/interrupt.h"
-#include "cli/model_options.h"
+#include "cli/model_argument.h"
 #include "cli/terminal.h"
 #include "engine/bench.h"
 

@@ -11,9 +11,10 @@
 #include "cli/chat_safe_text.h"
 #include "cli/chat_server_backend.h"
 #include "cli/commands.h"
+#include "cli/conversation.h"
 #include "cli/environment.h"
 #include "cli/interrupt.h"
-#include "cli/model_options.h"
+#include "cli/model_argument.h"
 #include "cli/server_options.h"
 #include "cli/text_input.h"
 
@@ -73,13 +74,6 @@ ChatTools make_tools(const ChatOptions& options) {
   for (const std::string& path : options.tool_files) tools.add_file(path);
   if (options.max_calls < 1) throw UsageError("--max-calls must be at least 1", "chat");
   return tools;
-}
-
-Json template_variables(const ChatOptions& options) {
-  if (!options.kwargs) return Json::object();
-  Json kwargs = parse_json(*options.kwargs, "--kwargs");
-  if (!kwargs.is_object()) throw UsageError("--kwargs must be a JSON object", "chat");
-  return kwargs;
 }
 
 ChatSession open_session(const ChatOptions& options, const ChatStore& store,
@@ -159,7 +153,7 @@ Preparation prepare(const ChatOptions& options, const std::string& state,
           .settings = make_settings(options),
           .tools = make_tools(options),
           .session = open_session(options, all, session_names(options, words)),
-          .variables = template_variables(options)};
+          .variables = options.kwargs ? parse_kwargs(*options.kwargs) : Json::object()};
 }
 
 void greet(const Chat& chat) {
@@ -224,9 +218,19 @@ int chat_here(const ChatOptions& options, const std::string& model, Preparation 
   return code;
 }
 
+// What is no model can only be the name of a conversation.
+ModelArgument take_chat_model(const ChatOptions& options,
+                              const std::vector<std::string>& arguments) {
+  if (!options.model.model && !arguments.empty()) {
+    if (const auto model = find_named_model(options.model, arguments[0]))
+      return {*model, {arguments.begin() + 1, arguments.end()}};
+    if (arguments.size() > (options.resume ? 1u : 0u)) refuse_model(options.model, arguments[0]);
+  }
+  return {default_model(options.model), arguments};
+}
+
 int chat(const ChatOptions& options, const std::vector<std::string>& given,
          const std::vector<std::string>& arguments) {
-  parse_color(options.general.color);
   const std::string state = state_directory();
   if (options.sessions) {
     write_stdout(session_list(ChatStore(state.empty() ? "" : state + "/sessions")));
@@ -235,8 +239,8 @@ int chat(const ChatOptions& options, const std::vector<std::string>& given,
   if (uses_server(options, given, arguments))
     return chat_with_server(options, prepare(options, state, arguments));
   check_prefix_options(options.prefix);
-  const auto [model, words] = take_model(options.model, arguments);
-  return chat_here(options, model, prepare(options, state, words));
+  const auto [model, names] = take_chat_model(options, arguments);
+  return chat_here(options, model, prepare(options, state, names));
 }
 
 }  // namespace
@@ -287,7 +291,7 @@ void add_chat_command(CommandLine& line) {
       .example("chat --resume")
       .example("chat --tool shell --think show")
       .example("chat --server http://127.0.0.1:9099")
-      .example("echo \"What is 12 + 30?\" | moeflux chat --no-think");
+      .example("chat --no-think < questions.txt");
   command
       .note(
           "Each line is a message; several lines between \"\"\" and \"\"\" are one. /help in the "

@@ -7,7 +7,7 @@
 #include "cli/commands.h"
 #include "cli/general_options.h"
 #include "cli/interrupt.h"
-#include "cli/model_options.h"
+#include "cli/model_argument.h"
 #include "cli/transfer_progress.h"
 #include "convert/scrub.h"
 #include "families/family.h"

@@ -5,7 +5,7 @@
 #include "cli/commands.h"
 #include "cli/general_options.h"
 #include "cli/interrupt.h"
-#include "cli/model_options.h"
+#include "cli/model_argument.h"
 #include "cli/progress.h"
 #include "engine/evaluate.h"
 
@@ -169,7 +169,6 @@ int run(const EvalArguments& options, const std::vector<std::string>& arguments)
   }
   if (options.limit < 0) throw UsageError("--limit must be 0 (all) or more", "eval");
   if (options.limit_tokens < 2) throw UsageError("--limit-tokens must be at least 2", "eval");
-  parse_color(options.general.color);
   const std::string model = only_model(options.model, arguments);
   const InterruptGuard guard;
   return options.texts ? run_texts(options, model) : run_answers(options, model);

@@ -9,7 +9,7 @@
 #include "cli/commands.h"
 #include "cli/environment.h"
 #include "cli/general_options.h"
-#include "cli/model_options.h"
+#include "cli/model_argument.h"
 #include "cli/model_summary.h"
 
 namespace moeflux::cli {

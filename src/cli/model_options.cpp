@@ -2,68 +2,17 @@
 
 #include <charconv>
 #include <cmath>
-#include <filesystem>
 #include <string_view>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "cli/environment.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"
-#include "engine/model_catalog.h"
 
 namespace moeflux::cli {
 namespace {
 
-namespace fs = std::filesystem;
-
-constexpr std::string_view kCheckpointSuffix = ".safetensors";
 constexpr std::int64_t kMaxThreads = 1024;
-
-bool is_checkpoint_file(std::string_view name) {
-  return name.size() > kCheckpointSuffix.size() &&
-         name.substr(name.size() - kCheckpointSuffix.size()) == kCheckpointSuffix;
-}
-
-bool is_model(const std::string& argument) {
-  return directory_exists(argument) || (is_checkpoint_file(argument) && file_exists(argument));
-}
-
-// Whether an argument that is no model was meant as one. A mistyped path must not become a prompt.
-bool looks_like_path(const std::string& argument, bool more_follows) {
-  if (argument.find_first_of(" \t\n") != std::string::npos) return false;
-  for (const std::string_view start : {"/", "./", "../", "~/"}) {
-    if (argument.compare(0, start.size(), start) == 0) return true;
-  }
-  return is_checkpoint_file(argument) || (more_follows && argument.find('/') != std::string::npos);
-}
-
-// Beside the program: in a build directory of the source tree, or where it is installed.
-std::string bundled_model() {
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  if (!error) {
-    const fs::path bin = program.parent_path();
-    for (const char* place : {"../../models/demo", "../share/moeflux/models/demo"}) {
-      const fs::path model = (bin / place).lexically_normal();
-      if (fs::is_directory(model, error)) return model.string();
-    }
-  }
-  fail(Errc::NotFound,
-       "no model given, and the bundled one is not beside the program; name one: -m MODEL");
-}
-
-// The model that a word on the command line names. A prompt is none, however the models are called.
-std::optional<std::string> named_model(const ModelOptions& options, const std::string& word) {
-  if (!options.models || word.find_first_of(" \t\n") != std::string::npos) return std::nullopt;
-  const std::vector<CatalogEntry> models = list_models(*options.models);
-  try {
-    return find_model(models, word).path;
-  } catch (const Error& error) {
-    if (error.code() != Errc::NotFound) throw;
-    return std::nullopt;
-  }
-}
 
 constexpr int kMaxDrafts = 16;
 
@@ -154,12 +103,15 @@ void add_precision_options(Command& command, ModelOptions& options) {
 }
 
 void add_streaming_options(Command& command, ModelOptions& options) {
+  std::vector<std::string> policies;
+  for (const PolicyInfo& policy : policy_list()) policies.emplace_back(policy.name);
   command.group("Streaming")
       .option("--reader", options.reader, "KIND",
               "auto, uring or pool: how experts are read (default: auto)")
       .option(
           "--cache-policy", options.cache_policy, "NAME",
           fmt::format("which experts to give up: {} (default: {})", policy_names(), kDefaultPolicy))
+      .choices(std::move(policies))
       .option("--lookahead", options.lookahead, "N",
               "experts per layer to read ahead by guess; auto: as it pays (default)")
       .option("--reads-at-once", options.reads_at_once, "N",
@@ -219,37 +171,6 @@ DraftOptions parse_drafts(const ModelOptions& options) {
   }
   drafts.depth = depth;
   return drafts;
-}
-
-std::string resolve_model(const ModelOptions& options, const std::string& model) {
-  if (is_model(model) || !options.models || looks_like_path(model, false)) return model;
-  const std::vector<CatalogEntry> models = list_models(*options.models);
-  return find_model(models, model).path;
-}
-
-ModelArgument take_model(const ModelOptions& options, const std::vector<std::string>& arguments) {
-  if (options.model) return {resolve_model(options, *options.model), arguments};
-  if (!arguments.empty()) {
-    const ModelArgument rest{arguments[0], {arguments.begin() + 1, arguments.end()}};
-    if (is_model(arguments[0])) return rest;
-    if (const auto path = named_model(options, arguments[0])) return {*path, rest.rest};
-    if (looks_like_path(arguments[0], arguments.size() > 1)) {
-      fail(Errc::NotFound, "{}: no such model", arguments[0]);
-    }
-  }
-  const bool has_default = options.default_model.has_value();
-  return {has_default ? resolve_model(options, *options.default_model) : bundled_model(),
-          arguments};
-}
-
-std::string only_model(const ModelOptions& options, const std::vector<std::string>& arguments) {
-  // Nothing but a model can be meant: a word that is none is not passed over for the default one.
-  if (!arguments.empty()) {
-    const std::string model = options.model ? arguments[0] : resolve_model(options, arguments[0]);
-    if (options.model || !is_model(model)) fail(Errc::NotFound, "{}: no such model", model);
-    return model;
-  }
-  return take_model(options, arguments).model;
 }
 
 void remark_on_context(const ModelOptions& options, std::int64_t has,

@@ -41,22 +41,6 @@ void add_precision_options(Command& command, ModelOptions& options);  // --preci
 void add_streaming_options(Command& command, ModelOptions& options);  // how experts are read
 void add_draft_option(Command& command, ModelOptions& options);       // --draft
 
-// A command takes its model with -m, or as the first argument if that is a directory, a
-// .safetensors file or the name of a model in --models; else the model is the default one of the
-// environment or a configuration file, else the bundled one. All but the last may be names.
-struct ModelArgument {
-  std::string model;
-  std::vector<std::string> rest;  // the arguments after it
-};
-ModelArgument take_model(const ModelOptions& options, const std::vector<std::string>& arguments);
-
-// For commands whose only argument is the model: it must exist, and nothing may follow.
-std::string only_model(const ModelOptions& options, const std::vector<std::string>& arguments);
-
-// The path of a model given by path or name. What is neither is left to whoever opens it, unless
-// there is a list of models that it is not in.
-std::string resolve_model(const ModelOptions& options, const std::string& model);
-
 EngineOptions engine_options(const ModelOptions& options);  // throws UsageError
 
 // Where models are called by name. Throws Error(NotFound) when nobody says.

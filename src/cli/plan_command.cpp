@@ -8,7 +8,7 @@
 #include "cli/commands.h"
 #include "cli/environment.h"
 #include "cli/general_options.h"
-#include "cli/model_options.h"
+#include "cli/model_argument.h"
 #include "cli/plan_report.h"
 #include "engine/doctor.h"
 #include "engine/measure_kernels.h"
@@ -103,6 +103,7 @@ PlanReport make_report(const PlanArguments& options, const std::string& path) {
                                                  config.context_length);
   remark_on_context(options.model, config.context_length, options.general);
   report.kv_type = parse_kv_type(options.model);
+  const int n_threads = thread_count_or_default(thread_count(options.model));
   report.sizes =
       measure_sizes(*source, model, ExpertStore(source, model.index.experts).slot_bytes());
   report.measured = !options.disk && !options.memory;
@@ -117,7 +118,7 @@ PlanReport make_report(const PlanArguments& options, const std::string& path) {
                    .kv_type = report.kv_type,
                    .max_batch = options.model.batch.value_or(0),
                    .reader_bytes = make_reader(source->disk_paths())->info().memory_bytes,
-                   .n_threads = thread_count_or_default(thread_count(options.model))};
+                   .n_threads = n_threads};
   report.budget = evaluate("budget", config, report, plan);
   for (const auto& [name, share] : {std::pair("floor", 0.0), std::pair("25 %", 0.25),
                                     std::pair("50 %", 0.5), std::pair("all", 1.0)}) {

@@ -7,7 +7,7 @@
 #include "cli/conversation.h"
 #include "cli/general_options.h"
 #include "cli/interrupt.h"
-#include "cli/model_options.h"
+#include "cli/model_argument.h"
 #include "cli/prefix_session.h"
 #include "cli/run_stats.h"
 #include "cli/sampling_options.h"
@@ -99,7 +99,6 @@ void check_combination(const RunOptions& options) {
                      "run");
   }
   if (options.max_tokens < 0) throw UsageError("--predict must be 0 (no limit) or more", "run");
-  parse_color(options.general.color);
   parse_drafts(options.model);
   check_prefix_options(options.prefix);
   SamplingParams params;
@@ -130,6 +129,10 @@ int run(const RunOptions& options, const std::vector<std::string>& arguments) {
                                      engine->context_length(), request.prompt.size(),
                                      request.sampling.seed));
 
+  // "mixtral" may have been meant as a model.
+  if (!options.model.model && words == arguments && words.size() == 1 &&
+      !is_plainly_text(words[0], /*more_follows=*/true))
+    options.general.note(fmt::format("\"{}\" is the prompt: no model is called that", words[0]));
   AnswerPrinter printer(prompt.opens_thought, options.general.color_on_stdout());
   GenerateEvents events;
   events.cancelled = [] { return interrupted(); };
@@ -192,8 +195,8 @@ void add_run_command(CommandLine& line) {
       .example("run -m ~/models/Qwen3.5-35B-A3B --ram 6G -f question.txt --stats")
       .example("run --raw --temp 0.8 -s 7 -n 60 \"Once upon a time\"")
       .example("run --json \"Tell me a short story.\" | jq -r .text");
-  command.note("The first argument is the model if it is a directory or a .safetensors file.")
-      .note("Ctrl-C ends the answer (exit code 130), a second one the program.");
+  add_model_argument_notes(command);
+  command.note("Ctrl-C ends the answer (exit code 130), a second one the program.");
   command.run(
       [options](const std::vector<std::string>& arguments) { return run(*options, arguments); });
 }

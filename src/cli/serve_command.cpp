@@ -8,6 +8,7 @@
 #include "base/memory_budget.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
+#include "cli/model_argument.h"
 #include "cli/progress.h"
 #include "cli/serve_options.h"
 #include "cli/stop_signals.h"

@@ -6,7 +6,7 @@
 #include "base/utf8.h"
 #include "cli/commands.h"
 #include "cli/general_options.h"
-#include "cli/model_options.h"
+#include "cli/model_argument.h"
 #include "cli/model_summary.h"
 #include "runtime/sampling_params.h"
 

@@ -7,7 +7,7 @@
 #include "cli/commands.h"
 #include "cli/conversation.h"
 #include "cli/general_options.h"
-#include "cli/model_options.h"
+#include "cli/model_argument.h"
 #include "cli/text_input.h"
 
 namespace moeflux::cli {

@@ -6,7 +6,7 @@
 #include "base/utf8.h"
 #include "cli/commands.h"
 #include "cli/general_options.h"
-#include "cli/model_options.h"
+#include "cli/model_argument.h"
 #include "cli/text_input.h"
 
 namespace moeflux::cli {
@@ -142,6 +142,7 @@ void add_tokenize_command(CommandLine& line) {
   command.example("tokenize models/demo \"Hello there\"")
       .example("tokenize models/demo --ids --special \"<|im_start|>user\"")
       .example("tokenize models/demo --decode \"46 103 115\"");
+  add_model_argument_notes(command);
   command.run(
       [options](const std::vector<std::string>& arguments) { return run(*options, arguments); });
 }

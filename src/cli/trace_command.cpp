@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/model_argument.h"
 #include "experts/eviction.h"
 
 namespace moeflux::cli {
@@ -68,6 +69,7 @@ void add_trace_command(CommandLine& line) {
       .example("trace replay demo.trace --policy lru,belady --sizes 10%,25%,50%")
       .example("trace synth -o large.trace --shape 60x512x10 -s 7")
       .example("trace replay large.trace --plot hits.svg --bandwidth 6G");
+  add_model_argument_notes(command);
   command.note("Policies:");
   for (const PolicyInfo& policy : policy_list()) {
     command.note(fmt::format("  {:<12}{}", policy.name, policy.meaning));

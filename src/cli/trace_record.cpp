@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "cli/interrupt.h"
+#include "cli/model_argument.h"
 #include "cli/terminal.h"
 #include "cli/text_input.h"
 #include "cli/trace_command.h"

@@ -4,7 +4,7 @@
 #include "cli/commands.h"
 #include "cli/general_options.h"
 #include "cli/interrupt.h"
-#include "cli/model_options.h"
+#include "cli/model_argument.h"
 #include "engine/verify.h"
 
 namespace moeflux::cli {

@@ -84,7 +84,7 @@ TEST_F(ChatTest, ResumeNeedsAConversation) {
   EXPECT_EQ(chat("", {"--resume"}).exit_code, 1);
   EXPECT_NE(chat("", {"--resume", "nope"}).err.find("no session \"nope\""), std::string::npos);
   EXPECT_NE(chat("", {"--resume", ".."}).exit_code, 0);
-  EXPECT_EQ(chat("", {"What"}).exit_code, 2);
+  EXPECT_EQ(chat("", {"What"}).exit_code, 1);
 }
 
 TEST_F(ChatTest, ReadsOnlyWhatIsNew) {

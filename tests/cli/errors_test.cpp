@@ -24,13 +24,41 @@ TEST(ErrorsTest, MissingModel) {
   expect_failure(run_moeflux({"run", "-m", "/no/such/model", "hi"}), 1, {"/no/such/model"});
   expect_failure(run_moeflux({"run", "./no-such-model", "hi"}), 1,
                  {"./no-such-model: no such model"});
-  expect_failure(run_moeflux({"run", "models/typo", "hi"}), 1, {"models/typo: no such model"});
-  expect_failure(run_moeflux({"run", "model.safetensors"}), 1,
-                 {"model.safetensors: no such model"});
-  expect_failure(run_moeflux({"info", "nothing"}), 1, {"nothing: no such model"});
+  expect_failure(
+      run_moeflux({"info", "nothing"}), 1,
+      {"nothing: no such model", "no directory", "no .safetensors file", "--models DIR"});
   expect_failure(
       run_moeflux({"run", "hi"}, {.text = "", .env = {{"MOEFLUX_MODEL", "/no/such/model"}}}), 1,
       {"/no/such/model"});
+}
+
+// It must not become a prompt that another model answers.
+TEST(ErrorsTest, WhatLooksLikeAModelAndIsNone) {
+  const TempDir directory;
+  const std::string gguf = directory.write("model.gguf", "GGUF");
+  for (const std::string command : {"run", "tokenize"}) {
+    for (const std::string first : {"qwen3.6-35b", "models/typo", "mixtral", "What"})
+      expect_failure(run_moeflux({command, first, "Hi"}), 1,
+                     {first + ": no such model", "no directory", "-m MODEL"});
+    for (const std::string only : {"./nothing", "/data/x", "~/x", "model.safetensors", "model.gguf",
+                                   "qwen3.6-35b", "llama3", "Qwen/Qwen3-30B-A3B"})
+      expect_failure(run_moeflux({command, only}), 1, {only + ": no such model", "-m MODEL"});
+    expect_failure(run_moeflux({command, gguf, "Hi"}), 1, {gguf, "GGUF is not supported"});
+    expect_failure(run_moeflux({command, "--models", source_path("models"), "demo-mal", "Hi"}), 1,
+                   {"'demo-mal' not found", "did you mean demo-mla?", "-m MODEL"});
+  }
+  expect_failure(run_moeflux({"trace", "record", "-o", directory.file("t"), "mixtral", "Hi"}), 1,
+                 {"mixtral: no such model"});
+  EXPECT_FALSE(std::filesystem::exists(directory.file("t")));
+  expect_failure(run_moeflux({"run", "-m", "mixtral", "Hi"}), 1, {"mixtral: no such model"});
+  expect_failure(run_moeflux({"chat", "mixtral"}), 1, {"mixtral: no such model"});
+  expect_failure(run_moeflux({"chat", "--resume", "mixtral", "name"}), 1,
+                 {"mixtral: no such model"});
+  expect_failure(run_moeflux({"info", gguf}), 1, {"GGUF is not supported"});
+  expect_failure(run_moeflux({"info", directory.write("notes.txt", "x")}), 1,
+                 {"notes.txt: no such model: it is a file"});
+  expect_failure(run_moeflux({"info", "-m", source_path("models/demo"), "other"}), 2,
+                 {"model given twice: other and -m"});
 }
 
 TEST(ErrorsTest, NoBundledModel) {
@@ -68,6 +96,18 @@ TEST(ErrorsTest, OptionsWithBadValues) {
   expect_failure(run_moeflux({"run", "--ram", "lots", "hi"}), 2, {"--ram", "\"lots\"", "6G"});
   expect_failure(run_moeflux({"run", "--color", "blue", "hi"}), 2,
                  {"--color", "\"blue\"", "auto, on, off"});
+  for (const char* command :
+       {"info", "tokenize", "template", "convert", "ls", "ps", "show", "plan"})
+    expect_failure(run_moeflux({command, "--color", "blue"}), 2, {"--color", "auto, on, off"});
+  expect_failure(run_moeflux({"run", "--cache-policy", "best", "hi"}), 2,
+                 {"--cache-policy", "\"best\"", "lru"});
+  for (const char* command : {"run", "template", "chat"})
+    expect_failure(
+        run_moeflux({command, "--kwargs", "{", "-m", source_path("models/demo")}, {.text = "[]"}),
+        2, {"--kwargs", "not valid JSON"});
+  expect_failure(run_moeflux({"plan", source_path("models/demo"), "-t", "99999"}), 2,
+                 {"--threads"});
+  expect_failure(run_moeflux({"serve", "--host", ""}), 2, {"--host"});
   expect_failure(run_moeflux({"run", "--logit-bias", "5", "hi"}), 2, {"--logit-bias", "ID=VALUE"});
   expect_failure(run_moeflux({"run", "-t", "-3", "hi"}), 2, {"--threads"});
   // Found before the model is looked for.
@@ -92,6 +132,20 @@ TEST(ErrorsTest, OptionsWithBadValues) {
   expect_failure(run_moeflux({"run", "-f", "x", "hi"}), 2, {"text given twice"});
   expect_failure(run_moeflux({"info", source_path("models/demo"), "more"}), 2,
                  {"unexpected argument \"more\""});
+}
+
+TEST(ErrorsTest, TinyStacks) {
+  const auto limited = [](const std::string& limit) {
+    return Program("/bin/sh",
+                   {"-c", limit + " && exec \"$0\" run --no-think -t 2 'What is 55 minus 1?'",
+                    program_path()},
+                   with_demo_model())
+        .finish();
+  };
+  expect_failure(limited("ulimit -s 256"), 1, {"the stack is limited", "ulimit -s 8192"});
+  const Outcome raised = limited("ulimit -S -s 256");  // the program may raise it again itself
+  EXPECT_EQ(raised.exit_code, 0) << raised.err;
+  EXPECT_EQ(raised.out, "55 - 1 = 54\n");
 }
 
 TEST(ErrorsTest, PromptTooLongSaysBothNumbers) {

@@ -1,3 +1,5 @@
+#include <filesystem>
+#include <fstream>
 #include <regex>
 #include <sstream>
 #include <string>
@@ -6,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "cli/program.h"
+#include "support/paths.h"
 
 namespace moeflux::test {
 namespace {
@@ -37,6 +40,77 @@ TEST(HelpTest, EveryCommandHasHelpWithExamples) {
     EXPECT_EQ(run_moeflux({command, "-h"}).out, outcome.out);
     EXPECT_EQ(run_moeflux({"help", command}).out, outcome.out);
   }
+}
+
+// The words of a command as a shell would see them, up to what is not for the program.
+std::vector<std::string> shell_words(const std::string& line) {
+  std::vector<std::string> words;
+  bool in_word = false;
+  char quote = 0;
+  for (const char c : line) {
+    if (quote == 0 && std::string("|<>;&#").find(c) != std::string::npos) break;
+    if (quote == 0 && c == ' ') {
+      in_word = false;
+    } else if (c == quote || (quote == 0 && (c == '"' || c == '\''))) {
+      quote = quote == 0 ? c : '\0';
+      if (!in_word) words.emplace_back();
+      in_word = true;
+    } else {
+      if (!in_word) words.emplace_back();
+      in_word = true;
+      words.back() += c;
+    }
+  }
+  return words;
+}
+
+// Options and their values are looked at, nothing is run.
+void expect_valid(const std::string& line) {
+  std::vector<std::string> words = shell_words(line);
+  const bool asks_help =
+      !words.empty() && (words.back() == "--help" || words.back() == "--version");
+  if (!asks_help) words.insert(words.begin(), {"config", "show", "--"});
+  const Outcome outcome = run_moeflux(words);
+  EXPECT_EQ(outcome.exit_code, 0) << "moeflux " << line << "\n" << outcome.err;
+}
+
+TEST(HelpTest, ExamplesAreCommandsOfThisProgram) {
+  std::vector<std::string> pages = commands();
+  pages.insert(pages.begin(), "");
+  for (const std::string& command : pages) {
+    const auto help = command.empty() ? run_moeflux({"--help"}) : run_moeflux({command, "--help"});
+    std::istringstream lines(help.out.substr(help.out.find("\nExamples:\n")));
+    int n_examples = 0;
+    for (std::string line; std::getline(lines, line);) {
+      if (line.rfind("  moeflux ", 0) != 0) continue;
+      expect_valid(line.substr(10));
+      ++n_examples;
+    }
+    EXPECT_GE(n_examples, 2) << command;
+  }
+}
+
+TEST(HelpTest, DocumentsShowCommandsOfThisProgram) {
+  namespace fs = std::filesystem;
+  std::vector<fs::path> files = {source_path("README.md")};
+  for (const fs::directory_entry& file : fs::directory_iterator(source_path("docs")))
+    if (file.path().extension() == ".md") files.push_back(file.path());
+  int n_lines = 0;
+  for (const fs::path& file : files) {
+    std::ifstream text(file);
+    bool in_code = false;
+    for (std::string line; std::getline(text, line);) {
+      if (line.rfind("```", 0) == 0) in_code = !in_code;
+      if (!in_code) continue;
+      for (const std::string start : {"moeflux ", "$ moeflux ", "build/release/moeflux "}) {
+        if (line.rfind(start, 0) != 0 || line.back() == '\\') continue;
+        SCOPED_TRACE(file.string());
+        expect_valid(line.substr(start.size()));
+        ++n_lines;
+      }
+    }
+  }
+  EXPECT_GE(n_lines, 10);
 }
 
 TEST(HelpTest, LinesFitATerminal) {

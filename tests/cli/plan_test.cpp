@@ -91,7 +91,7 @@ TEST(PlanCommandTest, BadArguments) {
   EXPECT_EQ(run_moeflux({"plan", "--ctx", "0", model}).exit_code, 2);
   EXPECT_EQ(run_moeflux({"plan", "--ram", "lots", model}).exit_code, 2);
   EXPECT_EQ(run_moeflux({"plan", "/nonexistent"}).exit_code, 1);
-  EXPECT_EQ(run_moeflux({"plan", "-m", model, "another"}).exit_code, 1);
+  EXPECT_EQ(run_moeflux({"plan", "-m", model, "another"}).exit_code, 2);
   const Outcome long_context =
       run_moeflux({"plan", "--ctx", "99999999", "--disk", "1", "--memory", "1", model});
   EXPECT_EQ(long_context.exit_code, 0);

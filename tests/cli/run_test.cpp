@@ -22,7 +22,21 @@ TEST(RunTest, AnswersAnArgument) {
 }
 
 TEST(RunTest, JoinsWordsToOnePrompt) {
-  EXPECT_EQ(run_moeflux({"run", "What", "is", "--no-think", "55", "minus", "1?"}).out, kAnswer);
+  const std::string demo = source_path("models/demo");
+  EXPECT_EQ(run_moeflux({"run", demo, "What", "is", "--no-think", "55", "minus", "1?"}).out,
+            kAnswer);
+  EXPECT_EQ(run_moeflux({"run", "-m", demo, "What", "is", "55", "minus", "--no-think", "1?"}).out,
+            kAnswer);
+  EXPECT_EQ(run_moeflux({"run", "What is", "--no-think", "55 minus 1?"}).out, kAnswer);
+}
+
+TEST(RunTest, AWordAloneIsAPromptAndThatIsSaid) {
+  const Outcome outcome = run_moeflux({"run", "-n1", "Hello"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.err.find("\"Hello\" is the prompt"), std::string::npos) << outcome.err;
+  EXPECT_EQ(run_moeflux({"run", "-n1", "Hello!"}).err, "");
+  EXPECT_EQ(run_moeflux({"run", "-n1", "-p", "Hello"}).err, "");
+  EXPECT_EQ(run_moeflux({"run", "-n1", "-m", source_path("models/demo"), "qwen3"}).err, "");
 }
 
 TEST(RunTest, TakesTheModelAsFirstArgumentOrOption) {
