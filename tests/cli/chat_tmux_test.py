@@ -210,12 +210,12 @@ def pastes_wait_for_enter(start, home):
 
 
 def pastes_during_an_answer_are_one_draft(start, home):
-    chat = start("--no-think", "-n", "1500", *no_end(start.model))
+    chat = start("--no-think", "-n", "1000", *no_end(start.model))
     chat.wait_for_prompt(1)
     chat.type("Tell me a short story about a frog.")
     chat.wait_until("an answer", lambda screen: len(screen.strip()) > 300)
     chat.paste("What is\n12 + 30?\nTell me.\n")
-    chat.wait("the answer ended at 1500 tokens", ">>> What is\n12 + 30?\nTell me.\n")
+    chat.wait("the answer ended at 1000 tokens", ">>> What is\n12 + 30?\nTell me.\n")
     time.sleep(0.3)
     expect(len(messages(home)), 2)
     chat.keys("Enter")

@@ -80,6 +80,9 @@ TEST(ConvertPlan, RefusesWhatCannotBe) {
   const auto source = open_source(fixture_path("dsv3-halfsplit"));
   expect_error(Errc::BadInput, {"56 columns", "64", "nor does any other --group"},
                [&] { plan(*source, Requantize{.bits = 4, .group = 64}); });
+  const auto small = open_source(fixture_path("qwen-f16-yarn"));
+  expect_error(Errc::BadInput, {"32 columns", "64", "try --group 32"},
+               [&] { plan(*small, Requantize{.bits = 4, .group = 64}); });
   expect_error(Errc::BadInput, {"7"}, [&] { plan(*source, Requantize{.bits = 7, .group = 64}); });
   expect_error(Errc::BadInput, {"48"}, [&] { plan(*source, Requantize{.bits = 4, .group = 48}); });
 }

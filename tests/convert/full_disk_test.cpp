@@ -95,6 +95,14 @@ TEST_F(FullDiskTest, AtEveryPoint) {
 }
 
 // One failure that passes is an error too: nothing is skipped.
+TEST_F(FullDiskTest, ARefusalLeavesNoDirectory) {
+  ConvertOptions refused = options();
+  refused.free = [](const std::string&) { return std::uint64_t{0}; };
+  const std::string to = to_ + "/not/there/yet";
+  test::expect_error(Errc::Io, {"make room"}, [&] { convert(from_, to, refused); });
+  EXPECT_FALSE(fs::exists(to_ + "/not"));
+}
+
 TEST_F(FullDiskTest, ForAMoment) {
   for (const char* name : {"pwrite", "fdatasync", "fallocate", "ftruncate"}) {
     int n = 0;
