@@ -94,6 +94,7 @@ void AtomicFile::commit() {
 }
 
 void make_private_directory(const std::string& path) {
+  if (path.empty()) fail(Errc::Io, "no name for a directory");
   std::filesystem::path part;
   for (const std::filesystem::path& name : std::filesystem::path(path)) {
     part /= name;
@@ -102,6 +103,11 @@ void make_private_directory(const std::string& path) {
     // A parent that exists may answer EACCES or EROFS as well.
     if (!directory_exists(part.string())) io_failure(part.string(), "creating it", error);
   }
+}
+
+void make_private_parent(const std::string& path) {
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  if (!parent.empty()) make_private_directory(parent);
 }
 
 }  // namespace moeflux

@@ -32,5 +32,6 @@ class AtomicFile {
 // Creates it with its parents, for its owner only. Those that exist keep their rights: the user may
 // have chosen them. Throws Error(Io).
 void make_private_directory(const std::string& path);
+void make_private_parent(const std::string& path);  // the directory that a file is to be in
 
 }  // namespace moeflux

@@ -1,7 +1,5 @@
 #include "cli/chat_history.h"
 
-#include <filesystem>
-
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -71,7 +69,7 @@ bool ChatHistory::add(const std::string& entry) {
   entries_.push_back(entry);
   if (path_.empty()) return true;
   try {
-    make_private_directory(std::filesystem::path(path_).parent_path().string());
+    make_private_parent(path_);
   } catch (const Error&) {
     return true;
   }

@@ -122,7 +122,7 @@ int init(const CommandLine& line, const ConfigArguments& options) {
   std::error_code error;
   if (!options.force && fs::exists(fs::symlink_status(path, error)))
     fail(Errc::BadInput, "{}: exists already; --force writes another one", path);
-  make_private_directory(fs::path(path).parent_path().string());
+  make_private_parent(path);
   AtomicFile file(path, FileAccess::Private);  // keys of servers may be written into it
   file.write(example_config(line.tree()));
   file.commit();

@@ -4,7 +4,6 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <filesystem>
 #include <string_view>
 #include <system_error>
 
@@ -182,7 +181,7 @@ UsageProfile::Loaded UsageProfile::load(const std::string& path, std::string fin
 }
 
 void UsageProfile::save(const std::string& path) const {
-  make_private_directory(std::filesystem::path(path).parent_path().string());
+  make_private_parent(path);
   AtomicFile file(path, FileAccess::Private);
   file.write(encode());
   file.commit();

@@ -75,6 +75,8 @@ TEST(AtomicFileTest, PrivateDirectories) {
   EXPECT_EQ(fs::status(directory.file("a")).permissions(), fs::perms(0755));
   EXPECT_EQ(fs::status(directory.file("a/b")).permissions(), fs::perms(0700));
   EXPECT_EQ(fs::status(directory.file("a/b/c")).permissions(), fs::perms(0700));
+  make_private_parent("just_a_name");  // in the current directory
+  expect_error(Errc::Io, {"no name"}, [] { make_private_directory(""); });
   directory.write("file", "x");
   expect_error(Errc::Io, {"/file: creating it failed"},
                [&] { make_private_directory(directory.file("file/d")); });
