@@ -11,7 +11,7 @@ namespace moeflux {
 namespace {
 
 TEST(GrammarCache, TheSameGrammarIsCompiledOnce) {
-  GrammarCache cache(test::demo_trie(), 3);
+  GrammarCache cache(test::demo_trie(), {.max_grammars = 3});
   const Json schema = {{"type", "integer"}};
   const auto first = cache.json_schema(schema);
   EXPECT_EQ(cache.json_schema(schema), first);
@@ -24,7 +24,7 @@ TEST(GrammarCache, TheSameGrammarIsCompiledOnce) {
 }
 
 TEST(GrammarCache, TheLeastUsedGoesFirst) {
-  GrammarCache cache(test::demo_trie(), 2);
+  GrammarCache cache(test::demo_trie(), {.max_grammars = 2});
   const auto a = cache.gbnf("root ::= \"a\""), b = cache.gbnf("root ::= \"b\"");
   EXPECT_EQ(cache.gbnf("root ::= \"a\""), a);
   cache.gbnf("root ::= \"c\"");
@@ -38,7 +38,7 @@ TEST(GrammarCache, BytesAreBounded) {
   GrammarCache measure(trie);
   const std::size_t fresh = measure.gbnf("root ::= \"a\"")->bytes();
   ASSERT_GT(fresh, 0u);
-  GrammarCache cache(trie, 64, {}, 4 * fresh);
+  GrammarCache cache(trie, {.max_bytes = 4 * fresh});
   const auto a = cache.gbnf("root ::= \"a\""), b = cache.gbnf("root ::= \"b\"");
   EXPECT_EQ(cache.gbnf("root ::= \"a\""), a);
   EXPECT_EQ(cache.gbnf("root ::= \"b\""), b);
@@ -52,7 +52,7 @@ TEST(GrammarCache, BytesAreBounded) {
   }
   const std::size_t grown = b->bytes();
   EXPECT_GT(grown, fresh);
-  GrammarCache small(trie, 64, {}, grown + fresh / 2);
+  GrammarCache small(trie, {.max_bytes = grown + fresh / 2});
   const auto first = small.gbnf("root ::= \"a\""), second = small.gbnf("root ::= \"b\"");
   cursor = second->start();
   second->fill(cursor, allowed);
@@ -61,9 +61,33 @@ TEST(GrammarCache, BytesAreBounded) {
   EXPECT_EQ(small.gbnf("root ::= \"b\""), second);
   EXPECT_NE(small.gbnf("root ::= \"a\""), first);
 
-  GrammarCache none(trie, 64, {}, 1);  // what is in use is kept in any case
+  GrammarCache none(trie, {.max_bytes = 1});  // what is in use is kept in any case
   const auto only = none.gbnf("root ::= \"a\"");
   EXPECT_EQ(none.gbnf("root ::= \"a\""), only);
+}
+
+// An answer that waits may hold a grammar that is kept no more: not what was learned about it.
+TEST(GrammarCache, WhatIsGivenUpForgets) {
+  const auto trie = test::demo_trie();
+  GrammarCache cache(trie, {.max_grammars = 1});
+  const auto held = cache.json_object();
+  const std::size_t fresh = held->bytes();
+  TokenMasks::Cursor cursor = held->start();
+  std::vector<std::uint8_t> before(held->n_ids()), after(held->n_ids());
+  ASSERT_TRUE(held->advance_bytes(cursor, "{\"a\":"));
+  held->fill(cursor, before);
+  EXPECT_GT(held->bytes(), fresh);
+  cache.gbnf("root ::= \"b\"");
+  EXPECT_LE(held->bytes(), fresh);
+  held->fill(cursor, after);  // its place is found again
+  EXPECT_EQ(after, before);
+}
+
+TEST(GrammarCache, LargeGrammarsAreRefusedByTheirStates) {
+  GrammarCache cache(test::demo_trie(), {.max_states = 1000});
+  cache.gbnf("root ::= [a-z]{400}");
+  test::expect_error(Errc::LimitExceeded, {"more than 1000 states"},
+                     [&] { cache.gbnf("root ::= [a-z]{2000}"); });
 }
 
 TEST(GrammarCache, ErrorsAreNotKept) {
@@ -77,7 +101,8 @@ TEST(GrammarCache, ErrorsAreNotKept) {
 // other.
 TEST(GrammarCache, ThreadsShareAGrammar) {
   const auto trie = test::demo_trie();
-  GrammarCache cache(trie, 4, {.automaton_bytes = 30'000, .n_masks = 4});
+  GrammarCache cache(trie,
+                     {.max_grammars = 4, .of_each = {.automaton_bytes = 30'000, .n_masks = 4}});
   const auto run = [&](std::uint64_t seed) {
     const auto masks = cache.json_object();
     test::Random random(seed);

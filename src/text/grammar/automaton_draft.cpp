@@ -15,8 +15,9 @@ using Kind = GrammarExpr::Kind;
 
 }  // namespace
 
-AutomatonDraft::AutomatonDraft(const Grammar& grammar, std::span<const GrammarMarker> markers)
-    : grammar_(grammar), markers_(markers) {
+AutomatonDraft::AutomatonDraft(const Grammar& grammar, std::span<const GrammarMarker> markers,
+                               std::size_t max_states)
+    : grammar_(grammar), markers_(markers), max_states_(max_states) {
   find_empty_rules();
   root_may_be_empty = empty_[grammar.root()] != 0;
   rule_index(grammar.root());
@@ -24,10 +25,10 @@ AutomatonDraft::AutomatonDraft(const Grammar& grammar, std::span<const GrammarMa
 }
 
 AutomatonDraft::State AutomatonDraft::new_node() {
-  if (nodes.size() >= kMaxStates) {
+  if (nodes.size() >= max_states_) {
     fail(Errc::LimitExceeded,
          "grammar: more than {} states in rule \"{}\"; use smaller counts of repetition",
-         kMaxStates, names.back());
+         max_states_, names.back());
   }
   nodes.emplace_back();
   return static_cast<State>(nodes.size() - 1);

@@ -12,7 +12,6 @@ namespace moeflux {
 class AutomatonDraft {
  public:
   using State = ByteAutomaton::State;
-  static constexpr std::size_t kMaxStates = 300'000;
 
   struct Node {
     std::vector<ByteAutomaton::ByteEdge> bytes = {};
@@ -21,7 +20,8 @@ class AutomatonDraft {
     bool accepting = false;
   };
 
-  AutomatonDraft(const Grammar& grammar, std::span<const GrammarMarker> markers);
+  AutomatonDraft(const Grammar& grammar, std::span<const GrammarMarker> markers,
+                 std::size_t max_states);
 
   std::vector<Node> nodes;
   std::vector<State> starts;       // by rule of the automaton
@@ -48,6 +48,7 @@ class AutomatonDraft {
 
   const Grammar& grammar_;
   std::span<const GrammarMarker> markers_;
+  std::size_t max_states_;
   std::vector<std::uint8_t> empty_;               // by rule of the grammar
   std::map<RuleId, RuleId> index_;                // rule of the grammar -> of the automaton
   std::map<ExprId, RuleId> part_index_;           // repeated part -> rule of the automaton

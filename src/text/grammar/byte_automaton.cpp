@@ -231,8 +231,9 @@ void find_byte_classes(ByteAutomaton& a) {
 
 }  // namespace
 
-ByteAutomaton compile_grammar(const Grammar& grammar, std::span<const GrammarMarker> markers) {
-  const AutomatonDraft draft(grammar, markers);
+ByteAutomaton compile_grammar(const Grammar& grammar, std::span<const GrammarMarker> markers,
+                              std::size_t max_states) {
+  const AutomatonDraft draft(grammar, markers, max_states);
   ByteAutomaton automaton = FreeEdgeRemoval(draft).run();
   automaton.root_may_be_empty = draft.root_may_be_empty;
   automaton.markers = draft.markers_used;

@@ -29,6 +29,8 @@ struct GrammarMarker {
   TokenId id;
 };
 
+inline constexpr std::size_t kMaxGrammarStates = 300'000;
+
 struct ByteAutomaton {
   using State = std::uint32_t;
   static constexpr std::uint32_t kMaxDepth = 200;  // nested calls, tail calls not counted
@@ -79,6 +81,7 @@ struct ByteAutomaton {
 };
 
 // Throws BadInput (left recursion, nothing matches) or LimitExceeded, naming the rule.
-ByteAutomaton compile_grammar(const Grammar& grammar, std::span<const GrammarMarker> markers = {});
+ByteAutomaton compile_grammar(const Grammar& grammar, std::span<const GrammarMarker> markers = {},
+                              std::size_t max_states = kMaxGrammarStates);
 
 }  // namespace moeflux

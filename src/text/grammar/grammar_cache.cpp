@@ -14,9 +14,8 @@ std::string options_key(const JsonSchemaOptions& options) {
 
 }  // namespace
 
-GrammarCache::GrammarCache(std::shared_ptr<const TokenTrie> trie, std::size_t max_grammars,
-                           const TokenMaskLimits& limits, std::size_t max_bytes)
-    : trie_(std::move(trie)), max_grammars_(max_grammars), limits_(limits), max_bytes_(max_bytes) {}
+GrammarCache::GrammarCache(std::shared_ptr<const TokenTrie> trie, const GrammarCacheLimits& limits)
+    : trie_(std::move(trie)), limits_(limits) {}
 
 std::shared_ptr<TokenMasks> GrammarCache::gbnf(std::string_view text, const GbnfSchemas& schemas) {
   // JSON between the parts, so that no two grammars have one key.
@@ -50,18 +49,25 @@ void GrammarCache::keep_within_limits() {
   std::size_t n_kept = 0, bytes = 0;
   for (const Entry& entry : entries_) {
     bytes += entry.masks->bytes();
-    if (n_kept > 0 && (bytes > max_bytes_ || n_kept == max_grammars_)) break;
+    if (n_kept > 0 && (bytes > limits_.max_bytes || n_kept == limits_.max_grammars)) break;
     ++n_kept;
   }
-  while (entries_.size() > n_kept) entries_.pop_back();
+  while (entries_.size() > n_kept) {
+    entries_.back().masks->forget();
+    entries_.pop_back();
+  }
 }
 
-// Compiles without the lock: a large grammar of one client does not hold up the others.
+// Compiles without the lock: a large grammar of one client does not hold up those whose grammar is
+// known.
 std::shared_ptr<TokenMasks> GrammarCache::find_or_make(std::string key,
                                                        const std::function<Grammar()>& make) {
   if (auto known = find(key)) return known;
-  auto automaton = std::make_shared<const ByteAutomaton>(compile_grammar(make(), trie_->markers()));
-  auto masks = std::make_shared<TokenMasks>(std::move(automaton), trie_, limits_);
+  const std::lock_guard one_at_a_time(compiling_);
+  if (auto known = find(key)) return known;
+  auto automaton = std::make_shared<const ByteAutomaton>(
+      compile_grammar(make(), trie_->markers(), limits_.max_states));
+  auto masks = std::make_shared<TokenMasks>(std::move(automaton), trie_, limits_.of_each);
   const std::lock_guard lock(mutex_);
   entries_.push_front({std::move(key), masks});
   keep_within_limits();

@@ -3,8 +3,9 @@
 // own.
 //
 // Grammars grow while they are used, each within its TokenMaskLimits. Whenever one is asked for,
-// the least used are given up until all that are kept fit into max_bytes. So there are at most as
-// many bytes as that, and as the grammars of the answers being given may take.
+// the least used are given up until all that are kept fit into max_bytes; one that is given up
+// while an answer waits with it forgets what it has learned. So there are at most as many bytes as
+// that, and as the grammars of the answers being given may take.
 #pragma once
 
 #include <functional>
@@ -20,12 +21,18 @@
 
 namespace moeflux {
 
+struct GrammarCacheLimits {
+  std::size_t max_grammars = 64;
+  std::size_t max_bytes = std::size_t{64} << 20;
+  TokenMaskLimits of_each = {};
+  // Compiling one takes some hundred bytes for each, and is done for one at a time.
+  std::size_t max_states = kMaxGrammarStates;
+};
+
 class GrammarCache {
  public:
-  static constexpr std::size_t kMaxBytes = std::size_t{64} << 20;
-
-  explicit GrammarCache(std::shared_ptr<const TokenTrie> trie, std::size_t max_grammars = 64,
-                        const TokenMaskLimits& limits = {}, std::size_t max_bytes = kMaxBytes);
+  explicit GrammarCache(std::shared_ptr<const TokenTrie> trie,
+                        const GrammarCacheLimits& limits = {});
 
   // Each throws what parsing and compiling the grammar throws.
   std::shared_ptr<TokenMasks> gbnf(std::string_view text, const GbnfSchemas& schemas = {});
@@ -43,9 +50,8 @@ class GrammarCache {
   void keep_within_limits();  // the first entry stays in any case
 
   std::shared_ptr<const TokenTrie> trie_;
-  std::size_t max_grammars_;
-  TokenMaskLimits limits_;
-  std::size_t max_bytes_;
+  GrammarCacheLimits limits_;
+  std::mutex compiling_;
   std::mutex mutex_;
   std::list<Entry> entries_;  // the last used first
 };

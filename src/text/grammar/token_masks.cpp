@@ -127,8 +127,16 @@ void TokenMasks::find_place(Cursor& cursor) {
   cursor.generation_ = generation_;
 }
 
+void TokenMasks::forget() {
+  const std::lock_guard lock(mutex_);
+  clear();
+}
+
 void TokenMasks::keep_within_limits() {
-  if (automaton_.bytes() <= limits_.automaton_bytes) return;
+  if (automaton_.bytes() > limits_.automaton_bytes) clear();
+}
+
+void TokenMasks::clear() {
   automaton_.clear();
   plain_steps_.clear();
   masks_.clear();

@@ -55,6 +55,7 @@ class TokenMasks {
 
   std::size_t n_ids() const { return trie_->n_ids(); }
   std::size_t bytes();  // of memory, the tree of the vocabulary not counted
+  void forget();        // what was learned; it is learned again where it is needed
   struct Counts {
     std::uint64_t masks_computed = 0, masks_reused = 0, times_cleared = 0;
     std::size_t n_states = 0, automaton_bytes = 0;
@@ -66,6 +67,7 @@ class TokenMasks {
   void find_place(Cursor& cursor);
   void note_ends(Cursor& cursor);
   void keep_within_limits();
+  void clear();
   void compute(LazyAutomaton::StateId state, std::span<std::uint8_t> allowed);
   void walk(const TokenTrie::Tree& tree, LazyAutomaton::StateId state,
             std::span<std::uint8_t> allowed);
