@@ -34,13 +34,47 @@ MemoryPlan plan_engine(const ModelConfig& config, const ModelSizes& sizes,
                       .other_bytes = options.other_bytes});
 }
 
+namespace {
+
+// Opens a model as far as its plan needs it.
+class Planner {
+ public:
+  Planner(const std::string& path, const ReaderOptions& reader)
+      : source_(open_source(path)),
+        model_(describe_model(*source_)),
+        sizes_(measure_sizes(*source_, model_,
+                             ExpertStore(source_, model_.index.experts).slot_bytes())),
+        reader_bytes_(make_reader(source_->disk_paths(), reader)->info().memory_bytes) {}
+
+  const ModelConfig& config() const { return model_.config; }
+  MemoryPlan plan(const EngineOptions& options) const {
+    return plan_engine(model_.config, sizes_, options, reader_bytes_);
+  }
+
+ private:
+  std::shared_ptr<const ModelSource> source_;
+  ModelDescription model_;
+  ModelSizes sizes_;
+  std::uint64_t reader_bytes_;
+};
+
+}  // namespace
+
+std::int64_t fitting_context(const std::string& path, const EngineOptions& options) {
+  if (options.context_length > 0) return options.context_length;
+  constexpr std::int64_t kSteps = 8;
+  const Planner planner(path, options.reader);
+  const std::int64_t usual = session_length(options, planner.config());
+  EngineOptions tried = options;
+  for (std::int64_t step = kSteps; step > 1; --step) {
+    tried.context_length = usual * step / kSteps;
+    if (planner.plan(tried).fits()) return tried.context_length;
+  }
+  return 0;
+}
+
 MemoryPlan plan_model(const std::string& path, const EngineOptions& options) {
-  const auto source = open_source(path);
-  const ModelDescription model = describe_model(*source);
-  const ModelSizes sizes =
-      measure_sizes(*source, model, ExpertStore(source, model.index.experts).slot_bytes());
-  return plan_engine(model.config, sizes, options,
-                     make_reader(source->disk_paths(), options.reader)->info().memory_bytes);
+  return Planner(path, options.reader).plan(options);
 }
 
 }  // namespace moeflux
