@@ -37,7 +37,8 @@ void set_handler(void (*handler)(int)) {
 
 StopSignals::StopSignals() {
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) fail(Errc::Io, "no pipe for signals: too many open files");
+  if (::pipe2(ends, O_CLOEXEC) != 0)
+    fail(Errc::Io, "no pipe for signals: too many open files; allow more with ulimit -n");
   read_end = ends[0];
   write_end = ends[1];
   n_signals = 0;

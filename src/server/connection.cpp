@@ -11,6 +11,8 @@
 #include <fmt/format.h>
 #include <malloc.h>
 
+#include "server/http_framing.h"
+
 namespace moeflux {
 
 // Every co_await stands in a statement of its own, its arguments in variables: g++ 12 destroys
@@ -25,6 +27,7 @@ constexpr std::size_t kReadBytes = 32 << 10;
 constexpr std::size_t kEarlyBytes = 256 << 10;     // of further requests during an answer
 constexpr std::uint64_t kSlowestBody = 128 << 10;  // bytes per second that a body may come at
 constexpr std::uint64_t kLargeBody = 4 << 20;
+constexpr auto kBeforeProbe = 50ms;  // most answers are there by then
 constexpr auto kUse = asio::as_tuple(asio::use_awaitable);
 
 std::string lower(std::string_view text) {
@@ -34,17 +37,24 @@ std::string lower(std::string_view text) {
   return out;
 }
 
+HttpHeaders fields_of(const http::request<http::string_body>& message) {
+  HttpHeaders fields;
+  for (const auto& field : message) {
+    const auto name = field.name_string();
+    fields.emplace_back(lower({name.data(), name.size()}), std::string(field.value()));
+  }
+  return fields;
+}
+
 HttpRequest to_request(const http::request<http::string_body>& message) {
   HttpRequest request;
   request.method = std::string(message.method_string());
   const auto target = message.target();
   split_target({target.data(), target.size()}, request);
-  for (const auto& field : message) {
-    const auto name = field.name_string();
-    const auto value = field.value();
-    std::string& entry = request.headers[lower({name.data(), name.size()})];
+  for (const auto& [name, value] : fields_of(message)) {
+    std::string& entry = request.headers[name];
     if (!entry.empty()) entry += ", ";
-    entry.append(value.data(), value.size());
+    entry += value;
   }
   return request;
 }
@@ -116,6 +126,7 @@ void Connection::disarm() {
 }
 
 asio::awaitable<Connection::Read> Connection::read_some(std::chrono::milliseconds at_most) {
+  if (input_ended_) co_return Read::Closed;  // is told only once
   arm(at_most);
   const auto [error, n] = co_await socket_.async_read_some(buffer_.prepare(kReadBytes), kUse);
   disarm();
@@ -221,6 +232,8 @@ asio::awaitable<bool> Connection::read_header(Parser& parser) {
 
 // What a header asks for that we do not give.
 std::optional<HttpError> Connection::check_header(Parser& parser) {
+  if (auto error = check_framing(fields_of(parser.get()), parser.get().version() >= 11))
+    return error;
   const auto length = parser.content_length();
   if (length && !reserve_body(*length)) return busy_error();
   const auto expect = parser.get()[http::field::expect];
@@ -261,16 +274,38 @@ asio::awaitable<bool> Connection::read_body(Parser& parser) {
 }
 
 // Returns when the client has left.
-asio::awaitable<bool> Connection::watch() {
+asio::awaitable<bool> Connection::watch(LiveExchange& exchange) {
+  using namespace asio::experimental::awaitable_operators;
   while (buffer_.size() < kEarlyBytes) {
+    if (input_ended_) {
+      co_await (wait_for_reset() || keep_probing(exchange));
+      co_return false;
+    }
     const auto [error, n] = co_await socket_.async_read_some(buffer_.prepare(kReadBytes), kUse);
-    if (error) co_return false;
+    input_ended_ = error == asio::error::eof;
+    if (error && !input_ended_) co_return false;
     buffer_.commit(n);
   }
-  // It has sent more than we want before its answer: from here on, only writing tells if it left.
-  asio::steady_timer never(context_.io, asio::steady_timer::time_point::max());
-  co_await never.async_wait(kUse);
+  // It has sent more than we want before its answer.
+  const bool left = co_await wait_for_reset();
+  co_return left;
+}
+
+asio::awaitable<bool> Connection::wait_for_reset() {
+  co_await socket_.async_wait(Socket::wait_error, kUse);
   co_return false;
+}
+
+// Ends only when it is cancelled.
+asio::awaitable<bool> Connection::keep_probing(LiveExchange& exchange) {
+  exchange.ping();
+  asio::steady_timer timer(context_.io);
+  for (std::chrono::milliseconds pause = kBeforeProbe;; pause = context_.limits.ping) {
+    timer.expires_after(pause);
+    const auto [error] = co_await timer.async_wait(kUse);
+    if (error) co_return false;
+    exchange.probe();
+  }
 }
 
 asio::awaitable<bool> Connection::write_answer(std::shared_ptr<LiveExchange> exchange) {
@@ -310,7 +345,7 @@ asio::awaitable<bool> Connection::answer(Parser& parser) {
              [&context = context_, request = std::move(request), exchange]() mutable {
                context.entry(std::move(request), std::move(exchange));
              });
-  const auto ended = co_await (write_answer(exchange) || watch());
+  const auto ended = co_await (write_answer(exchange) || watch(*exchange));
   release_body();
   if (ended.index() == 1) {
     exchange->abandon();

@@ -3,6 +3,10 @@
 // Lives on the thread of the io_context it was made for; only the exchange it hands out is for
 // others. While a request is being answered it keeps listening: a client that leaves is noticed at
 // once, and what it sends early is kept for the next request.
+//
+// The end of what a client sends is not the end of its listening: all it has asked for before is
+// answered. Whether it listens is found out by writing, since a connection that was closed at the
+// other end answers that with a reset.
 #pragma once
 
 #include <cstdint>
@@ -61,7 +65,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::asio::awaitable<bool> write_all(std::string bytes);
   boost::asio::awaitable<bool> answer(Parser& parser);
   boost::asio::awaitable<bool> write_answer(std::shared_ptr<LiveExchange> exchange);
-  boost::asio::awaitable<bool> watch();
+  boost::asio::awaitable<bool> watch(LiveExchange& exchange);
+  boost::asio::awaitable<bool> wait_for_reset();
+  boost::asio::awaitable<bool> keep_probing(LiveExchange& exchange);
   boost::asio::awaitable<bool> fail_with(HttpError error);  // always false
   boost::asio::awaitable<void> linger();
 
@@ -78,6 +84,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::uint64_t armed_ = 0;  // counts arm() and disarm(): an old alarm is ignored
   bool late_ = false;
   bool is_idle_ = true;
+  bool input_ended_ = false;  // the client sends no more, but may listen
   std::uint64_t body_bytes_ = 0;
   boost::beast::flat_buffer buffer_;  // received and not yet used
 };

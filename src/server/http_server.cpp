@@ -22,6 +22,7 @@
 
 #include "base/error.h"
 #include "server/connection.h"
+#include "server/spare_files.h"
 
 namespace moeflux {
 
@@ -42,7 +43,7 @@ bool is_socket_path(const std::string& host) {
          host.compare(host.size() - kSocketSuffix.size(), kSocketSuffix.size(), kSocketSuffix) == 0;
 }
 
-// How many of the wanted connections there can be. Each is an open file, and programs are commonly
+// How many of the wanted connections there may be. Each is an open file, and programs are commonly
 // started with room for 1024 of them: raises the soft limit. Connections beyond the limit would not
 // be refused but wait, unheard, until idle ones end.
 std::size_t room_for(std::size_t n_connections) {
@@ -69,7 +70,8 @@ std::size_t room_for(std::size_t n_connections) {
     fail(Errc::Io, "port {} needs rights this user has not; choose one above 1023 with --port",
          options.port);
   }
-  fail(Errc::Io, "cannot listen on {} port {}: {}", options.host, options.port, error.message());
+  fail(Errc::Io, "cannot listen on {} port {}: {}{}", options.host, options.port, error.message(),
+       error == asio::error::no_descriptors ? "; allow more with ulimit -n" : "");
 }
 
 tcp::acceptor listen_tcp(asio::io_context& io, const HttpServerOptions& options) {
@@ -121,7 +123,6 @@ struct HttpServer::Impl {
                 .io = io,
                 .workers = workers,
                 .is_local = is_socket_path(options.host)} {
-    options.limits.connections = room_for(options.limits.connections);
     if (context.is_local) {
       local = std::make_unique<stream_protocol::acceptor>(listen_local(io, options.host));
       asio::co_spawn(io, accept(*local), asio::detached);
@@ -150,7 +151,8 @@ struct HttpServer::Impl {
     while (acceptor.is_open()) {
       auto [error, socket] = co_await acceptor.async_accept(kUse);
       if (!acceptor.is_open()) break;
-      if (error) {  // too many open files, or a client that left at once
+      if (error == asio::error::no_descriptors && spare_files.give_up_one()) continue;
+      if (error) {  // too many open files in the whole system, or a client that left at once
         asio::steady_timer pause(io, 50ms);
         co_await pause.async_wait(kUse);
         continue;
@@ -165,7 +167,7 @@ struct HttpServer::Impl {
 
   asio::awaitable<void> serve(Connection::Socket socket) {
     const auto connection = std::make_shared<Connection>(std::move(socket), context);
-    const bool too_many = connections.size() >= options.limits.connections;
+    const bool too_many = connections.size() >= options.limits.connections || spare_files.empty();
     connections.insert(connection.get());
     set_count();
     try {
@@ -177,6 +179,7 @@ struct HttpServer::Impl {
       connection->close();
     }
     connections.erase(connection.get());
+    spare_files.refill();
     set_count();
   }
 
@@ -202,6 +205,7 @@ struct HttpServer::Impl {
   }
 
   HttpServerOptions options;
+  SpareFiles spare_files;  // of the io thread
   asio::io_context io{1};
   asio::executor_work_guard<asio::io_context::executor_type> guard{io.get_executor()};
   asio::thread_pool workers;
@@ -217,8 +221,16 @@ struct HttpServer::Impl {
   std::thread thread;
 };
 
-HttpServer::HttpServer(HttpServerOptions options, HttpEntry entry, CoreErrorForm error_form)
-    : impl_(std::make_unique<Impl>(std::move(options), std::move(entry), std::move(error_form))) {}
+HttpServer::HttpServer(HttpServerOptions options, HttpEntry entry, CoreErrorForm error_form) {
+  options.limits.connections = room_for(options.limits.connections);
+  try {
+    impl_ = std::make_unique<Impl>(std::move(options), std::move(entry), std::move(error_form));
+  } catch (const boost::system::system_error& error) {
+    fail(Errc::Io,
+         "the server cannot start: {}; where open files are too few, allow {} with ulimit -n",
+         error.what(), kOtherFiles);
+  }
+}
 
 HttpServer::~HttpServer() = default;
 

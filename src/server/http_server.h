@@ -44,8 +44,9 @@ using CoreErrorForm = std::function<HttpResponse(const HttpError&)>;
 
 class HttpServer {
  public:
-  // Listens when it returns. Throws Error(Io) that says what to do when the port is taken. Raises
-  // the soft limit on open files to what the connections need; takes fewer where it cannot.
+  // Listens when it returns. Throws Error(Io) that says what to do when the port is taken, or when
+  // too few files may be open. Raises the soft limit on them to what the connections need; takes
+  // fewer where it cannot.
   HttpServer(HttpServerOptions options, HttpEntry entry, CoreErrorForm error_form);
   ~HttpServer();  // closes what is left
   HttpServer(const HttpServer&) = delete;

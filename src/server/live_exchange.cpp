@@ -113,7 +113,17 @@ LiveExchange::Taken LiveExchange::take() {
 
 void LiveExchange::ping() {
   const std::lock_guard lock(mutex_);
-  if (state_ == State::Streaming && !gone_ && !ping_.empty()) append_chunk(ping_);
+  if (state_ != State::Streaming || gone_ || ping_.empty()) return;
+  append_chunk(ping_);
+  wake();
+}
+
+void LiveExchange::probe() {
+  ping();
+  const std::lock_guard lock(mutex_);
+  if (state_ != State::Waiting || !form_.chunked || gone_) return;
+  queue_ += "HTTP/1.1 100 Continue\r\n\r\n";  // may come before any answer, more than once
+  wake();
 }
 
 void LiveExchange::abandon() {

@@ -39,6 +39,9 @@ class LiveExchange final : public Exchange {
   };
   Taken take();
   void ping();  // if a stream is open
+  // Has something written that changes nothing: a client that has gone answers it with a reset.
+  // There is nothing to write to a client of HTTP/1.0 before its answer.
+  void probe();
   // The client has left, or all is said: who answers may keep the exchange for longer than the
   // connection lives.
   void abandon();

@@ -50,28 +50,43 @@ std::vector<std::string> ClientResponse::events() const {
   return found;
 }
 
-HttpClient::HttpClient(int port) : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
+HttpClient::HttpClient(int port) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<std::uint16_t>(port));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   const int one = 1;
   ::setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-  if (::connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0)
+  if (::connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+    close();
     throw std::runtime_error("cannot connect");
+  }
 }
 
-HttpClient::HttpClient(const std::string& socket_path) : fd_(::socket(AF_UNIX, SOCK_STREAM, 0)) {
+HttpClient::HttpClient(const std::string& socket_path)
+    : fd_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   socket_path.copy(address.sun_path, sizeof(address.sun_path) - 1);
-  if (::connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0)
+  if (::connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+    close();
     throw std::runtime_error("cannot connect");
+  }
 }
 
 void HttpClient::close() {
   if (fd_ >= 0) ::close(fd_);
   fd_ = -1;
+}
+
+void HttpClient::end_sending() {
+  ::shutdown(fd_, SHUT_WR);
+}
+
+void HttpClient::reset() {
+  const linger at_once{1, 0};
+  ::setsockopt(fd_, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+  close();
 }
 
 void HttpClient::send(std::string_view bytes) {

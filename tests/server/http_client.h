@@ -37,7 +37,9 @@ class HttpClient {
   ClientResponse read_head();                    // and what was received of the body, framed
   std::string read_until(std::string_view end);  // of the bytes of a response
   bool wait_for_close(std::chrono::milliseconds at_most = std::chrono::seconds(10));
+  void end_sending();  // half-closes: the rest of the answers can still be read
   void close();
+  void reset();  // as the system does for a program that has crashed
 
  private:
   bool receive();  // false: closed, or nothing for long

@@ -8,8 +8,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include "server/http_client.h"
-#include "server/openai_errors.h"
+#include "server/echo_server.h"
 #include "support/expect_error.h"
 #include "support/paths.h"
 
@@ -18,54 +17,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Answers with what it was asked; /stream begins a stream and leaves it open.
-class EchoServer {
- public:
-  explicit EchoServer(HttpLimits limits = {}, std::string host = "127.0.0.1")
-      : server_(
-            {.host = std::move(host), .port = 0, .n_workers = 2, .limits = limits},
-            [this](HttpRequest request, ExchangePtr exchange) { answer(request, exchange); },
-            openai_error) {}
-
-  HttpServer& operator*() { return server_; }
-  HttpServer* operator->() { return &server_; }
-  int port() { return server_.port(); }
-  bool is_alive() { return get(port(), "/alive").status == 200; }
-
-  std::atomic<int> n_gone{0};
-  // A client may see the head of a stream before the handler has left it here.
-  ExchangePtr last_stream() {
-    while (true) {
-      {
-        const std::lock_guard lock(mutex_);
-        if (stream_) return stream_;
-      }
-      std::this_thread::sleep_for(1ms);
-    }
-  }
-  bool wait_for_gone(int n) {
-    for (int i = 0; i < 1000 && n_gone < n; ++i) std::this_thread::sleep_for(5ms);
-    return n_gone == n;
-  }
-
- private:
-  void answer(const HttpRequest& request, const ExchangePtr& exchange) {
-    if (request.path != "/stream" && request.path != "/silent") {
-      exchange->respond({.body = request.method + " " + request.path + " " +
-                                 std::to_string(request.body.size())});
-      return;
-    }
-    exchange->on_gone([this] { ++n_gone; });
-    if (request.path == "/stream") exchange->begin_stream({});
-    const std::lock_guard lock(mutex_);
-    stream_ = exchange;
-  }
-
-  std::mutex mutex_;
-  ExchangePtr stream_;
-  HttpServer server_;  // last: it uses the others
-};
-
 TEST(HttpServerTest, ManyRequestsOnOneConnection) {
   EchoServer server;
   HttpClient client(server.port());
@@ -73,9 +24,9 @@ TEST(HttpServerTest, ManyRequestsOnOneConnection) {
     client.post("/a", std::string(static_cast<std::size_t>(i) * 1000, 'x'));
     EXPECT_EQ(client.read().body, "POST /a " + std::to_string(i * 1000));
   }
-  client.send(
-      "GET /1 HTTP/1.1\r\n\r\nGET /2 HTTP/1.1\r\n\r\nGET /3 HTTP/1.1\r\n"
-      "Connection: close\r\n\r\n");
+  client.get("/1");
+  client.get("/2");
+  client.get("/3", "Connection: close\r\n");
   EXPECT_EQ(client.read().body, "GET /1 0");
   EXPECT_EQ(client.read().body, "GET /2 0");
   const ClientResponse last = client.read();
@@ -88,10 +39,10 @@ TEST(HttpServerTest, BodiesInChunksAndWithExpectation) {
   EchoServer server;
   HttpClient client(server.port());
   client.send(
-      "POST /c HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n3\r\nabc\r\n"
+      "POST /c HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n3\r\nabc\r\n"
       "0\r\n\r\n");
   EXPECT_EQ(client.read().body, "POST /c 8");
-  client.send("POST /e HTTP/1.1\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n");
+  client.send("POST /e HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n");
   EXPECT_EQ(client.read_until("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
   client.send("data");
   EXPECT_EQ(client.read().body, "POST /e 4");
@@ -108,12 +59,12 @@ TEST(HttpServerTest, OldClientsAreServedOnce) {
 TEST(HttpServerTest, LargeBodiesAreRefusedBeforeTheyCome) {
   EchoServer server({.body_bytes = 1 << 20});
   HttpClient announced(server.port());
-  announced.send("POST / HTTP/1.1\r\nContent-Length: 104857600\r\n\r\n");
+  announced.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 104857600\r\n\r\n");
   EXPECT_EQ(announced.read().status, 413);
 
   HttpClient sent(server.port());
   std::thread sender([&] {
-    sent.send("POST / HTTP/1.1\r\nContent-Length: 104857600\r\n\r\n");
+    sent.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 104857600\r\n\r\n");
     const std::string piece(1 << 20, 'x');
     for (int i = 0; i < 100; ++i) sent.send(piece);
   });
@@ -123,7 +74,7 @@ TEST(HttpServerTest, LargeBodiesAreRefusedBeforeTheyCome) {
   EXPECT_NE(response.body.find("1048576"), std::string::npos) << response.body;
 
   HttpClient chunked(server.port());
-  chunked.send("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n");
+  chunked.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
   for (int i = 0; i < 3; ++i) chunked.send("80000\r\n" + std::string(0x80000, 'x') + "\r\n");
   EXPECT_EQ(chunked.read().status, 413);
   EXPECT_TRUE(server.is_alive());
@@ -132,9 +83,9 @@ TEST(HttpServerTest, LargeBodiesAreRefusedBeforeTheyCome) {
 TEST(HttpServerTest, AllBodiesTogetherHaveALimit) {
   EchoServer server({.body_bytes = 1000, .all_body_bytes = 1500});
   HttpClient first(server.port()), second(server.port());
-  first.send("POST / HTTP/1.1\r\nContent-Length: 1000\r\n\r\nx");
+  first.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nx");
   std::this_thread::sleep_for(50ms);
-  second.send("POST / HTTP/1.1\r\nContent-Length: 1000\r\n\r\nx");
+  second.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nx");
   EXPECT_EQ(second.read().status, 503);
   first.send(std::string(999, 'x'));
   EXPECT_EQ(first.read().body, "POST / 1000");
@@ -155,16 +106,15 @@ TEST(HttpServerTest, HeaderFloodsAndGarbage) {
        {std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11),
         std::string("hello\r\n\r\n"), std::string("GET\r\n\r\n"),
         std::string("GET / HTTP/1.1\r\nbad header\r\n\r\n"),
-        std::string("POST / HTTP/1.1\r\nContent-Length: -5\r\n\r\n"),
-        std::string("POST / HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"),
-        std::string("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n")}) {
+        std::string("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -5\r\n\r\n"),
+        std::string("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n")}) {
     HttpClient client(server.port());
     client.send(garbage);
     EXPECT_EQ(client.read().status, 400) << garbage;
     EXPECT_TRUE(client.wait_for_close());
   }
   HttpClient pipelined(server.port());
-  pipelined.send("GET /ok HTTP/1.1\r\n\r\n\x01\x02garbage\r\n\r\n");
+  pipelined.send("GET /ok HTTP/1.1\r\nHost: a\r\n\r\n\x01\x02garbage\r\n\r\n");
   EXPECT_EQ(pipelined.read().status, 200);
   EXPECT_EQ(pipelined.read().status, 400);
   EXPECT_TRUE(server.is_alive());
@@ -174,7 +124,7 @@ TEST(HttpServerTest, SlowClientsLoseTheirConnection) {
   EchoServer server({.idle = 300ms, .header = 200ms, .body = 200ms});
   HttpClient idle(server.port()), loris(server.port()), half(server.port());
   loris.send("GET / HTTP/1.1\r\nX: ");
-  half.send("POST / HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc");
+  half.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc");
   std::thread drip([&] {
     for (int i = 0; i < 10; ++i) {
       loris.send("x");

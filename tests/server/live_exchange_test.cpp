@@ -84,6 +84,25 @@ TEST(LiveExchangeTest, AFullQueueCountsAsGone) {
   EXPECT_EQ(exchange.take().bytes, "");
 }
 
+TEST(LiveExchangeTest, AProbeChangesNothing) {
+  LiveExchange exchange(form(), [] {});
+  exchange.probe();
+  EXPECT_EQ(exchange.take().bytes, "HTTP/1.1 100 Continue\r\n\r\n");
+  exchange.begin_stream({});
+  exchange.take();
+  exchange.probe();
+  EXPECT_EQ(exchange.take().bytes, "8\r\n: ping\n\n\r\n");
+  exchange.finish();
+  exchange.take();
+  exchange.probe();
+  EXPECT_EQ(exchange.take().bytes, "");
+  LiveExchange::Form old = form();
+  old.chunked = old.keep_alive = false;
+  LiveExchange for_old(old, [] {});
+  for_old.probe();
+  EXPECT_EQ(for_old.take().bytes, "");
+}
+
 TEST(LiveExchangeTest, NobodyIsToldAfterTheEnd) {
   LiveExchange exchange(form(), [] {});
   int n_gone = 0;
