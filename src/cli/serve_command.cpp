@@ -12,22 +12,24 @@
 #include "cli/progress.h"
 #include "cli/serve_options.h"
 #include "cli/stop_signals.h"
+#include "engine/model_plan.h"
 #include "server/error_forms.h"
 
 namespace moeflux::cli {
 namespace {
 
-std::string describe_memory(const MemoryPlan& plan) {
+std::string describe_memory(const MemoryPlan& plan, std::uint64_t for_requests) {
   return fmt::format(
-      "memory: {} of {}: {} dense, {} context, {} passes, {} experts ({} of {} at a time)",
+      "memory: {} of {}: {} dense, {} context, {} passes, {} requests, {} experts ({} of {} at a "
+      "time)",
       format_bytes(plan.used_bytes()), format_bytes(plan.ceiling), format_bytes(plan.dense_bytes),
       format_bytes(plan.context_bytes), format_bytes(plan.scratch_bytes),
-      format_bytes(plan.cache_bytes()), plan.n_slots, plan.max_slots);
+      format_bytes(for_requests), format_bytes(plan.cache_bytes()), plan.n_slots, plan.max_slots);
 }
 
 void note_ready(const Engine& engine, const std::string& name, const std::string& url,
                 const ServeOptions& options) {
-  options.general.note(describe_memory(engine.plan()));
+  options.general.note(describe_memory(engine.plan(), options.memory.request_bytes));
   options.general.note(fmt::format("ready: {} at {}/v1, context {} tokens, {} at a time", name, url,
                                    engine.context_length(), options.parallel));
 }
@@ -59,8 +61,17 @@ class Listening {
   HttpServer server_;
 };
 
+// A context that nobody asked for gives way to a small ceiling.
+ModelOptions with_fitting_context(const ServeOptions& options, const std::string& model) {
+  ModelOptions fitting = options.model;
+  const std::int64_t context = fitting_context(model, engine_options(options.model));
+  if (context > 0) fitting.context = context;
+  return fitting;
+}
+
 int serve_one(const ServeOptions& options, const std::string& model) {
   const ServiceOptions for_service = service_options(options);
+  const ModelOptions with_context = with_fitting_context(options, model);
   std::unique_ptr<Engine> engine;  // outlives all that follows
   ServerApp app(app_options(options, model));
   std::shared_ptr<GenerationService> service;
@@ -68,7 +79,7 @@ int serve_one(const ServeOptions& options, const std::string& model) {
   HttpServer& server = listening.server();
   {
     const InterruptGuard guard;
-    engine = open_engine(model, options.model, options.general);
+    engine = open_engine(model, with_context, options.general);
   }
   service = std::make_shared<GenerationService>(*engine, for_service);
   const StopSignals signals;
@@ -203,6 +214,7 @@ void add_serve_command(CommandLine& line) {
       .note("SIGTERM or Ctrl-C lets answers come to their end, a second one ends at once.");
   command.run([options, &command](const std::vector<std::string>& arguments) {
     check_serve_options(*options);
+    keep_heap_small();
     if (wants_several(*options, arguments, command.given())) return serve_several(*options);
     return serve_one(*options, only_model(options->model, arguments));
   });

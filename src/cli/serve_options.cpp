@@ -7,6 +7,7 @@
 #include "base/memory_budget.h"
 #include "cli/build_info.h"
 #include "cli/prefix_session.h"
+#include "engine/model_plan.h"
 
 namespace moeflux::cli {
 namespace {
@@ -123,16 +124,18 @@ void check_serve_options(ServeOptions& options) {
     throw UsageError("--host: needs an address, such as 127.0.0.1", "serve");
   parse_keep(options);
   options.drain_time();
+  options.memory = server_memory(memory_ceiling(engine_options(options.model)),
+                                 options.model.context.value_or(kDefaultContext));
+  options.model.other_bytes = options.memory.total();
+  options.request_memory = std::make_shared<RequestMemory>(options.memory.request_bytes);
 }
 
 HttpServerOptions server_options(const ServeOptions& options) {
   HttpServerOptions server;
   server.host = options.host;
   server.port = static_cast<int>(in_range(options.port, 0, 65535, "--port"));
-  if (options.max_body) {
-    server.limits.body_bytes = parse_size(*options.max_body, "--max-body");
-    server.limits.all_body_bytes = std::max(server.limits.all_body_bytes, server.limits.body_bytes);
-  }
+  if (options.max_body) server.limits.body_bytes = parse_size(*options.max_body, "--max-body");
+  server.memory = options.request_memory;
   server.limits.ping = in_seconds(options.ping_seconds, 0.1, "--ping-seconds");
   return server;
 }
@@ -157,6 +160,8 @@ ServiceOptions service_options(const ServeOptions& options) {
   service.n_parallel = static_cast<int>(options.parallel);
   service.max_waiting = static_cast<std::size_t>(options.queue);
   service.drafts = parse_drafts(options.model);
+  service.memory = options.request_memory;
+  service.grammar_bytes = options.memory.grammar_bytes;
   if (options.prefix_store == "off") return service;
   PrefixStoreOptions store;
   store.directory =
@@ -170,6 +175,8 @@ PoolOptions pool_options(const ServeOptions& options) {
   PoolOptions pool;
   pool.directory = options.model.models.value_or("");
   pool.engine = engine_options(options.model);
+  pool.engine.other_bytes = options.memory.grammar_bytes;  // of each model
+  pool.other_bytes = options.memory.request_bytes;
   pool.service = service_options(options);
   pool.max_models = static_cast<int>(options.max_models);
   pool.keep_alive = parse_keep(options);

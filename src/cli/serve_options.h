@@ -20,6 +20,8 @@ struct ServeOptions {
   std::string prefix_store = "on";
   std::optional<std::string> prefix_size;
   double ping_seconds = 15, drain_seconds = 30;
+  ServerMemory memory = {};  // of --ram, beside the engine; set by check_serve_options()
+  RequestMemoryPtr request_memory = {};
 
   std::chrono::milliseconds drain_time() const;
 };

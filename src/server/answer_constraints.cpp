@@ -40,6 +40,19 @@ class LimitedThought : public TokenConstraint {
   std::vector<std::uint8_t> only_;
 };
 
+GrammarCacheLimits limits_of(const GrammarMemory& memory, std::size_t n_ids) {
+  GrammarCacheLimits limits;
+  if (memory.bytes == 0) return limits;
+  constexpr std::uint64_t kBytesPerState = 400;  // measured, while it is compiled
+  limits.max_states = std::min<std::uint64_t>(limits.max_states, memory.bytes / 2 / kBytesPerState);
+  limits.max_bytes = std::min<std::uint64_t>(limits.max_bytes, memory.bytes / 4);
+  const std::uint64_t each = memory.bytes / 4 / static_cast<std::uint64_t>(memory.n_answers);
+  TokenMaskLimits& of_each = limits.of_each;
+  of_each.n_masks = std::clamp<std::size_t>(each / 8 / (n_ids / 8 + 1), 4, of_each.n_masks);
+  of_each.automaton_bytes = std::min<std::uint64_t>(of_each.automaton_bytes, each / 8 * 7);
+  return limits;
+}
+
 }  // namespace
 
 GrammarCache& AnswerConstraints::grammars() {
@@ -48,12 +61,15 @@ GrammarCache& AnswerConstraints::grammars() {
     const Tokenizer& tokenizer = engine_.tokenizer();
     const std::vector<TokenId>& ends = engine_.stop_tokens();
     grammars_.emplace(std::make_shared<TokenTrie>(
-        tokenizer.n_ids(),
-        [&](TokenId id) {
-          if (std::find(ends.begin(), ends.end(), id) != ends.end()) return TokenTrie::Kind::Unused;
-          return tokenizer.is_added(id) ? TokenTrie::Kind::Control : TokenTrie::Kind::Text;
-        },
-        [&](TokenId id) { return tokenizer.token_bytes(id); }));
+                          tokenizer.n_ids(),
+                          [&](TokenId id) {
+                            if (std::find(ends.begin(), ends.end(), id) != ends.end())
+                              return TokenTrie::Kind::Unused;
+                            return tokenizer.is_added(id) ? TokenTrie::Kind::Control
+                                                          : TokenTrie::Kind::Text;
+                          },
+                          [&](TokenId id) { return tokenizer.token_bytes(id); }),
+                      limits_of(memory_, tokenizer.n_ids()));
   }
   return *grammars_;
 }

@@ -16,9 +16,17 @@
 
 namespace moeflux {
 
+// What grammars may take: half of it one that is compiled, a quarter those that are kept, a quarter
+// those of the answers being given.
+struct GrammarMemory {
+  std::uint64_t bytes = 0;  // 0: as many as are useful
+  int n_answers = 1;        // at the same time
+};
+
 class AnswerConstraints {
  public:
-  explicit AnswerConstraints(const Engine& engine) : engine_(engine) {}
+  AnswerConstraints(const Engine& engine, GrammarMemory memory)
+      : engine_(engine), memory_(memory) {}
 
   // For one answer to the prompt; null: everything goes. Throws HttpError for a form that is
   // malformed or that no grammar can keep.
@@ -43,6 +51,7 @@ class AnswerConstraints {
   std::vector<TokenId> after_thought(const GenerationPrompt& prompt) const;
 
   const Engine& engine_;
+  const GrammarMemory memory_;
   std::mutex mutex_;
   std::optional<GrammarCache> grammars_;  // made when the first is needed: it takes a moment
 };

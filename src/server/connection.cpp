@@ -9,7 +9,6 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 #include <fmt/format.h>
-#include <malloc.h>
 
 #include "server/http_framing.h"
 
@@ -24,9 +23,14 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr std::size_t kReadBytes = 32 << 10;
-constexpr std::size_t kEarlyBytes = 256 << 10;     // of further requests during an answer
+constexpr std::size_t kEarlyBytes = 32 << 10;      // of further requests during an answer
+constexpr std::size_t kMaxFields = 256;            // of a header: each costs more than it is long
 constexpr std::uint64_t kSlowestBody = 128 << 10;  // bytes per second that a body may come at
-constexpr std::uint64_t kLargeBody = 4 << 20;
+// What a connection takes that does nothing: its coroutines, the parser, a buffer that is used in
+// part.
+constexpr std::uint64_t kConnectionBytes = 16 << 10;
+// A body of unknown length grows by doubling, and is copied meanwhile.
+constexpr std::uint64_t kGrowingFactor = 3;
 constexpr auto kBeforeProbe = 50ms;  // most answers are there by then
 constexpr auto kUse = asio::as_tuple(asio::use_awaitable);
 
@@ -67,21 +71,19 @@ std::string path_of(const http::request<http::string_body>& message) {
   return request.path;
 }
 
-// A large body takes many times its size while it is parsed and rendered, and the allocator would
-// keep that for the next one.
-void give_back_memory() {
-#ifdef __GLIBC__
-  ::malloc_trim(0);
-#endif
-}
-
 HttpError late_error(const char* what) {
   return {408, "timeout_error", fmt::format("the {} did not arrive in time", what)};
 }
 
 HttpError busy_error() {
-  return HttpError(503, "unavailable_error", "too many large requests at a time; try again later")
+  return HttpError(503, "unavailable_error", "too many requests at a time; try again later")
       .with_header("Retry-After", "5");
+}
+
+// Lines of the header, as far as it has come.
+std::size_t count_lines(std::string_view received) {
+  const std::string_view header = received.substr(0, received.find("\r\n\r\n"));
+  return static_cast<std::size_t>(std::count(header.begin(), header.end(), '\n'));
 }
 
 // Whoever answers may do so until long after the connection, and what moves its bytes, are gone.
@@ -97,11 +99,9 @@ Connection::Connection(Socket socket, ConnectionContext& context)
       context_(context),
       deadline_(context.io),
       wake_(context.io),
+      memory_(context.memory),
+      has_memory_(memory_.grow_to(kConnectionBytes)),
       buffer_(std::max(context.limits.header_bytes, kEarlyBytes) + kReadBytes) {}
-
-Connection::~Connection() {
-  release_body();
-}
 
 void Connection::close() {
   boost::system::error_code ignored;
@@ -171,21 +171,23 @@ asio::awaitable<void> Connection::linger() {
   }
 }
 
-bool Connection::reserve_body(std::uint64_t bytes) {
-  if (context_.body_bytes + bytes > context_.limits.all_body_bytes) return false;
-  context_.body_bytes += bytes;
-  body_bytes_ += bytes;
-  return true;
-}
-
-void Connection::release_body() {
-  if (body_bytes_ > kLargeBody) asio::post(context_.workers, give_back_memory);
-  context_.body_bytes -= body_bytes_;
-  body_bytes_ = 0;
+std::optional<HttpError> Connection::reserve_body(std::uint64_t bytes) {
+  try {
+    if (body_memory_ == nullptr) body_memory_ = std::make_shared<MemoryShare>(context_.memory);
+    body_memory_->grow(bytes);
+    return std::nullopt;
+  } catch (const HttpError& error) {
+    return error;
+  }
 }
 
 // What the parser has against a request; nothing while it only needs more of it.
 std::optional<HttpError> Connection::parse(Parser& parser) {
+  const std::string_view received(static_cast<const char*>(buffer_.data().data()), buffer_.size());
+  if (!parser.is_header_done() && count_lines(received) > kMaxFields) {
+    return HttpError(431, "invalid_request_error",
+                     fmt::format("there are more than {} headers", kMaxFields));
+  }
   boost::system::error_code error;
   if (buffer_.size() > 0) buffer_.consume(parser.put(buffer_.data(), error));
   if (!error || error == http::error::need_more) return std::nullopt;
@@ -220,6 +222,7 @@ asio::awaitable<bool> Connection::read_header(Parser& parser) {
       const auto spent = std::chrono::duration_cast<std::chrono::milliseconds>(
           std::chrono::steady_clock::now() - begin);
       read = co_await read_some(std::max(context_.limits.header - spent, 1ms));
+      if (!memory_.grow_to(buffer_.size())) error = busy_error();
     }
     if (read == Read::Closed) co_return false;
     if (read == Read::Late) error = late_error("header");
@@ -234,8 +237,9 @@ asio::awaitable<bool> Connection::read_header(Parser& parser) {
 std::optional<HttpError> Connection::check_header(Parser& parser) {
   if (auto error = check_framing(fields_of(parser.get()), parser.get().version() >= 11))
     return error;
-  const auto length = parser.content_length();
-  if (length && !reserve_body(*length)) return busy_error();
+  if (const auto length = parser.content_length()) {
+    if (auto error = reserve_body(*length)) return error;
+  }
   const auto expect = parser.get()[http::field::expect];
   if (!expect.empty() && lower({expect.data(), expect.size()}) != "100-continue")
     return HttpError(417, "invalid_request_error", "unknown Expect header");
@@ -265,8 +269,8 @@ asio::awaitable<bool> Connection::read_body(Parser& parser) {
     const auto allowed = context_.limits.body + 1s * (n_read / kSlowestBody);
     if (read == Read::Late || std::chrono::steady_clock::now() - begin > allowed)
       error = late_error("body");
-    else if (!parser.content_length() && !reserve_body(n))
-      error = busy_error();
+    else if (!parser.content_length())
+      error = reserve_body(kGrowingFactor * n);
   }
   error->with_path(path_of(parser.get()));
   const bool result = co_await fail_with(*error);
@@ -330,7 +334,8 @@ asio::awaitable<bool> Connection::answer(Parser& parser) {
   const LiveExchange::Form form{.keep_alive = is_new && parser.keep_alive() && !context_.draining,
                                 .chunked = is_new,
                                 .head_only = parser.get().method() == http::verb::head,
-                                .queue_bytes = context_.limits.queue_bytes};
+                                .queue_bytes = context_.limits.queue_bytes,
+                                .memory = context_.memory};
   const auto wake = [weak = weak_from_this(), &io = context_.io] {
     asio::post(io, [weak] {
       if (const auto self = weak.lock()) self->wake_.cancel();
@@ -339,6 +344,8 @@ asio::awaitable<bool> Connection::answer(Parser& parser) {
   const auto exchange = std::make_shared<LiveExchange>(form, wake);
   const AbandonAtEnd abandon_at_end{*exchange};
   HttpRequest request = to_request(parser.get());
+  request.memory =
+      body_memory_ ? std::move(body_memory_) : std::make_shared<MemoryShare>(context_.memory);
   request.body = std::move(parser.get().body());
   request.is_local = context_.is_local;
   asio::post(context_.workers,
@@ -346,7 +353,6 @@ asio::awaitable<bool> Connection::answer(Parser& parser) {
                context.entry(std::move(request), std::move(exchange));
              });
   const auto ended = co_await (write_answer(exchange) || watch(*exchange));
-  release_body();
   if (ended.index() == 1) {
     exchange->abandon();
     co_return false;
@@ -372,7 +378,9 @@ asio::awaitable<void> Connection::run() {
       if (open) open = co_await read_body(parser);
       if (open) open = co_await answer(parser);
     }
-    release_body();
+    body_memory_.reset();
+    if (buffer_.size() == 0) buffer_.shrink_to_fit();
+    memory_.shrink_to(std::max<std::uint64_t>(kConnectionBytes, buffer_.size()));
   }
   disarm();
   close();

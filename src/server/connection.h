@@ -35,9 +35,9 @@ struct ConnectionContext {
   CoreErrorForm error_form;
   boost::asio::io_context& io;
   boost::asio::thread_pool& workers;
+  RequestMemoryPtr memory;
   bool is_local = false;  // a UNIX socket
   bool draining = false;
-  std::uint64_t body_bytes = 0;  // of all requests being read or answered
 };
 
 class Connection : public std::enable_shared_from_this<Connection> {
@@ -45,7 +45,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
   using Socket = boost::asio::generic::stream_protocol::socket;
 
   Connection(Socket socket, ConnectionContext& context);
-  ~Connection();
 
   // Until the connection is closed.
   boost::asio::awaitable<void> run();
@@ -54,6 +53,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   void close();
   bool is_idle() const { return is_idle_; }  // between requests
+  bool has_memory() const { return has_memory_; }
 
  private:
   using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
@@ -73,8 +73,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   std::optional<HttpError> parse(Parser& parser);
   std::optional<HttpError> check_header(Parser& parser);
-  bool reserve_body(std::uint64_t bytes);
-  void release_body();
+  std::optional<HttpError> reserve_body(std::uint64_t bytes);
   void arm(std::chrono::milliseconds at_most);
   void disarm();
 
@@ -85,7 +84,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool late_ = false;
   bool is_idle_ = true;
   bool input_ended_ = false;  // the client sends no more, but may listen
-  std::uint64_t body_bytes_ = 0;
+  MemoryShare memory_;        // of the connection itself
+  bool has_memory_;
+  std::shared_ptr<MemoryShare> body_memory_;
   boost::beast::flat_buffer buffer_;  // received and not yet used
 };
 

@@ -39,8 +39,13 @@ HttpError too_long(const char* bound, std::int64_t n_tokens, std::int64_t contex
 
 }  // namespace
 
-PromptMaker::PromptMaker(const Engine& engine) : engine_(engine) {
-  if (engine.has_tokenizer()) longest_token_ = longest_token(engine.tokenizer());
+PromptMaker::PromptMaker(const Engine& engine, std::uint64_t render_bytes)
+    : engine_(engine), longest_token_(longest_token(engine.tokenizer())) {
+  if (render_bytes > 0) {
+    jinja::RenderLimits& limits = rendering_.limits;
+    limits.max_memory_bytes = std::min<std::uint64_t>(limits.max_memory_bytes, render_bytes);
+    limits.max_output_bytes = std::min<std::uint64_t>(limits.max_output_bytes, render_bytes);
+  }
   if (!engine.has_chat_template()) return;
   profile_ = detect_reply_profile(engine.chat_template(false));
   tool_profile_ = detect_reply_profile(engine.chat_template(true));
@@ -74,7 +79,7 @@ void PromptMaker::check_texts(const Json& body) const {
 }
 
 PromptMaker::Chat PromptMaker::make_chat(const GenerationRequest& request) const {
-  if (!engine_.has_tokenizer() || !engine_.has_chat_template()) {
+  if (!engine_.has_chat_template()) {
     throw HttpError(501, "not_supported_error",
                     "this model has no chat template; ask it with /v1/completions");
   }
@@ -92,17 +97,20 @@ PromptMaker::Chat PromptMaker::make_chat(const GenerationRequest& request) const
   return chat;
 }
 
+MarkedText PromptMaker::render(const Chat& chat, const char* messages_field) const {
+  return naming(messages_field, [&] {
+    return engine_.chat_template(is_some(chat.tools)).render(chat.request, rendering_);
+  });
+}
+
 MarkedText PromptMaker::render(const GenerationRequest& request) const {
-  const Chat chat = make_chat(request);
-  return naming(request.messages_field,
-                [&] { return engine_.chat_template(is_some(chat.tools)).render(chat.request); });
+  return render(make_chat(request), request.messages_field);
 }
 
 GenerationPrompt PromptMaker::make_chat_prompt(const GenerationRequest& request) const {
   const Chat chat = make_chat(request);
   const ChatTemplate& chat_template = engine_.chat_template(is_some(chat.tools));
-  const MarkedText text =
-      naming(request.messages_field, [&] { return chat_template.render(chat.request); });
+  const MarkedText text = render(chat, request.messages_field);
   check_bytes(text.text.size());
   GenerationPrompt prompt;
   prompt.tokens = engine_.tokenizer().encode(text);

@@ -21,8 +21,9 @@ struct GenerationPrompt {
 
 class PromptMaker {
  public:
-  // `engine` must outlive this.
-  explicit PromptMaker(const Engine& engine);
+  // `engine` must outlive this. `render_bytes`: what one rendering may hold at a time; 0: as much
+  // as is useful.
+  explicit PromptMaker(const Engine& engine, std::uint64_t render_bytes = 0);
 
   // One for every prompt of the request; of a chat there is one. Throws HttpError and Error: what
   // is malformed, 501 for a chat without a template, and a prompt longer than the context with both
@@ -51,7 +52,10 @@ class PromptMaker {
   void check_length(std::size_t n_tokens) const;
   void check_bytes(std::size_t n_bytes) const;
 
+  MarkedText render(const Chat& chat, const char* messages_field) const;
+
   const Engine& engine_;
+  jinja::RenderOptions rendering_;
   std::size_t longest_token_ = 1;  // in bytes
   ReplyProfile profile_, tool_profile_;
 };

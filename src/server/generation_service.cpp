@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "server/body_price.h"
 #include "server/http.h"
 #include "server/reply_stream.h"
 
@@ -32,6 +33,19 @@ void set(SamplingParams& params, Value SamplingParams::*field, const char* name,
   params.*field = alone.*field;
 }
 
+// What the answers hold until they end.
+std::uint64_t bytes_kept(const GenerationRequest& request,
+                         const std::vector<GenerationPrompt>& prompts) {
+  constexpr std::uint64_t kTokenCopies = 3;  // of the job, its session and the beginning it keeps
+  std::uint64_t bytes = 0;
+  for (const std::string& stop : request.stop) bytes += stop.size();
+  for (const GenerationPrompt& prompt : prompts) {
+    bytes += kTokenCopies * sizeof(TokenId) * prompt.tokens.size();
+    bytes += json_bytes(prompt.reply.tools);
+  }
+  return bytes * static_cast<std::uint64_t>(request.n);
+}
+
 }  // namespace
 
 void Generation::cancel() {
@@ -45,8 +59,8 @@ GenerationService::GenerationService(Engine& engine, ServiceOptions options)
       facts_(read_facts(engine)),
       defaults_(sampling_defaults(engine.source().generation_config(),
                                   engine.path() + "/generation_config.json")),
-      prompt_maker_(engine),
-      constraints_(engine),
+      prompt_maker_(engine, options_.memory ? options_.memory->bytes() / 4 : 0),
+      constraints_(engine, {.bytes = options_.grammar_bytes, .n_answers = options_.n_parallel}),
       created_(std::time(nullptr)) {
   SchedulerOptions scheduler;
   scheduler.n_sessions = options_.n_parallel;
@@ -117,7 +131,8 @@ std::shared_ptr<Generation> GenerationService::start(const GenerationRequest& re
   if (request.n < 1 || n_choices > kMaxChoices)
     throw bad_request(fmt::format("n: 1 to {} answers can be given", kMaxChoices), "n");
 
-  const std::shared_ptr<Generation> generation(new Generation(*scheduler_));
+  const std::shared_ptr<Generation> generation(new Generation(*scheduler_, options_.memory));
+  generation->memory_.grow(bytes_kept(request, prompts));
   std::unique_lock lock(generation->mutex_);
   try {
     int choice = 0;

@@ -18,6 +18,7 @@
 #include "server/answer_constraints.h"
 #include "server/generation.h"
 #include "server/generation_prompt.h"
+#include "server/request_memory.h"
 #include "server/service_metrics.h"
 
 namespace moeflux {
@@ -27,6 +28,8 @@ struct ServiceOptions {
   std::size_t max_waiting = 64;  // requests
   DraftOptions drafts = {};
   std::optional<PrefixStoreOptions> prefix_store = {};
+  RequestMemoryPtr memory = {};     // for what answers keep of their requests; null: not counted
+  std::uint64_t grammar_bytes = 0;  // for compiled grammars; 0: as many as are useful
 };
 
 // Answers that are being given. Dropping it changes nothing; cancel() ends them before the next
@@ -39,11 +42,13 @@ class Generation {
 
  private:
   friend class GenerationService;
-  explicit Generation(SchedulerThread& scheduler) : scheduler_(scheduler) {}
+  Generation(SchedulerThread& scheduler, RequestMemoryPtr memory)
+      : scheduler_(scheduler), memory_(std::move(memory)) {}
 
   SchedulerThread& scheduler_;
   std::mutex mutex_;  // held while jobs are submitted: no event passes before all are
   std::vector<JobId> jobs_;
+  MemoryShare memory_;
   bool refused_ = false;
   std::shared_ptr<const void> kept_;
 };

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -13,11 +14,14 @@
 
 namespace moeflux {
 
+class MemoryShare;
+
 struct HttpRequest {
   std::string method;                               // "GET"
   std::string path;                                 // decoded, without the query
   std::map<std::string, std::string> query = {};    // decoded
   std::map<std::string, std::string> headers = {};  // names in lower case
+  std::shared_ptr<MemoryShare> memory = {};         // reserved for what follows; null: not counted
   std::string body = {};
   std::map<std::string, std::string> parameters = {};  // of the route: {"model"} -> "demo"
   bool is_local = false;  // through a UNIX socket: there is no host and no origin to check

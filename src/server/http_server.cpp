@@ -122,6 +122,7 @@ struct HttpServer::Impl {
                 .error_form = std::move(error_form),
                 .io = io,
                 .workers = workers,
+                .memory = options.memory,
                 .is_local = is_socket_path(options.host)} {
     if (context.is_local) {
       local = std::make_unique<stream_protocol::acceptor>(listen_local(io, options.host));
@@ -167,7 +168,8 @@ struct HttpServer::Impl {
 
   asio::awaitable<void> serve(Connection::Socket socket) {
     const auto connection = std::make_shared<Connection>(std::move(socket), context);
-    const bool too_many = connections.size() >= options.limits.connections || spare_files.empty();
+    const bool too_many = connections.size() >= options.limits.connections || spare_files.empty() ||
+                          !connection->has_memory();
     connections.insert(connection.get());
     set_count();
     try {

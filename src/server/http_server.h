@@ -14,14 +14,14 @@
 #include <string>
 
 #include "server/exchange.h"
+#include "server/request_memory.h"
 
 namespace moeflux {
 
 struct HttpLimits {
   std::size_t header_bytes = 64 << 10;
   std::uint64_t body_bytes = 64 << 20;
-  std::uint64_t all_body_bytes = 256 << 20;  // of all requests being read or answered
-  std::size_t queue_bytes = 16 << 20;        // of an answer that the client does not take
+  std::size_t queue_bytes = 16 << 20;  // of an answer that the client does not take
   std::size_t connections = 2048;
   std::chrono::milliseconds idle{75'000};    // between requests
   std::chrono::milliseconds header{10'000};  // from its first byte to its last
@@ -35,6 +35,7 @@ struct HttpServerOptions {
   int port = 9099;                 // 0: any that is free
   int n_workers = 4;
   HttpLimits limits = {};
+  RequestMemoryPtr memory = {};  // null: not counted
 };
 
 // Runs on a worker; must not throw.

@@ -38,6 +38,13 @@ void LiveExchange::append_chunk(std::string_view bytes) {
     queue_ += bytes;
 }
 
+// For what waits to be taken. A little is part of what each connection has.
+bool LiveExchange::has_room() {
+  constexpr std::size_t kFreeBytes = 8 << 10;
+  const std::size_t bytes = taken_bytes_ + queue_.size();
+  return queue_.size() <= form_.queue_bytes && (bytes <= kFreeBytes || memory_.grow_to(bytes));
+}
+
 void LiveExchange::respond(HttpResponse response) {
   const std::lock_guard lock(mutex_);
   if (state_ != State::Waiting) return;
@@ -49,6 +56,8 @@ void LiveExchange::respond(HttpResponse response) {
   queue_ += head(response.status, response.body.empty() ? "" : response.content_type,
                  response.headers, length);
   if (!form_.head_only) queue_ += response.body;
+  // It is there already, as part of what its request has reserved: counted as far as there is room.
+  has_room();
   wake();
 }
 
@@ -70,7 +79,7 @@ void LiveExchange::write(std::string bytes) {
     const std::lock_guard lock(mutex_);
     if (state_ != State::Streaming || gone_ || bytes.empty()) return;
     append_chunk(bytes);
-    if (queue_.size() > form_.queue_bytes) {
+    if (!has_room()) {
       queue_.clear();
       gone_ = true;
       call = std::move(on_gone_);
@@ -105,6 +114,8 @@ LiveExchange::Taken LiveExchange::take() {
   const std::lock_guard lock(mutex_);
   Taken taken;
   std::swap(taken.bytes, queue_);
+  taken_bytes_ = taken.bytes.size();
+  memory_.shrink_to(taken_bytes_);
   taken.done = state_ == State::Done;
   taken.gone = gone_;
   taken.keep_alive = form_.keep_alive && form_.chunked;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "server/exchange.h"
+#include "server/request_memory.h"
 
 namespace moeflux {
 
@@ -17,10 +18,12 @@ class LiveExchange final : public Exchange {
     bool chunked = true;  // HTTP/1.1; else the connection ends with the stream
     bool head_only = false;
     std::size_t queue_bytes = 0;
+    RequestMemoryPtr memory = {};
   };
   // `wake` is called from any thread when there is something to take, never after abandon(). Must
   // not call back.
-  LiveExchange(Form form, std::function<void()> wake) : form_(form), wake_(std::move(wake)) {}
+  LiveExchange(Form form, std::function<void()> wake)
+      : form_(std::move(form)), wake_(std::move(wake)), memory_(form_.memory) {}
   ~LiveExchange() override = default;
 
   void add_header(std::string name, std::string value) override;
@@ -51,6 +54,7 @@ class LiveExchange final : public Exchange {
   std::string head(int status, const std::string& content_type, const HttpHeaders& headers,
                    const std::string& framing) const;
   void append_chunk(std::string_view bytes);
+  bool has_room();
   void wake() const {
     if (wake_) wake_();
   }
@@ -63,6 +67,8 @@ class LiveExchange final : public Exchange {
   HttpHeaders headers_;
   std::string ping_;
   std::string queue_;
+  MemoryShare memory_;           // of the queue, and of what was taken last
+  std::size_t taken_bytes_ = 0;  // that are being written
   std::function<void()> on_gone_;
 };
 

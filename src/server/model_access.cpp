@@ -85,21 +85,20 @@ void ModelAccess::answer(const std::shared_ptr<const ModelRoute>& route, const H
                          const ExchangePtr& exchange) const {
   if (pool_ == nullptr) {
     ModelLease model = only();
-    return route->handler({std::move(model), body_of(http), exchange});
+    return route->handler({http.memory, std::move(model), body_of(http), exchange});
   }
   Json body = body_of(http);
   const CatalogEntry entry = pool_->find(named_model(http, body, route->is_ollama));
   if (route->without_model && route->without_model(*pool_, entry, body, exchange)) return;
   const std::optional<KeepAlive> keep_alive = keep_alive_of(*route, body);
   if (auto model = pool_->try_lease(entry, keep_alive))
-    return route->handler({std::move(*model), std::move(body), exchange});
-  wait(route, entry, keep_alive, std::move(body), exchange);
+    return route->handler({http.memory, std::move(*model), std::move(body), exchange});
+  wait(route, entry, keep_alive, {http.memory, {}, std::move(body), exchange});
 }
 
 void ModelAccess::wait(const std::shared_ptr<const ModelRoute>& route, const CatalogEntry& entry,
-                       std::optional<KeepAlive> keep_alive, Json body,
-                       const ExchangePtr& exchange) const {
-  const auto request = std::make_shared<ModelRequest>(ModelRequest{{}, std::move(body), exchange});
+                       std::optional<KeepAlive> keep_alive, ModelRequest given) const {
+  const auto request = std::make_shared<ModelRequest>(std::move(given));
   const auto go_on = [route, request](const ModelPool::LeaseResult& result) {
     answering(*request->exchange, route->error_form, [&] {
       if (const auto* error = std::get_if<HttpError>(&result)) throw HttpError(*error);
@@ -109,7 +108,7 @@ void ModelAccess::wait(const std::shared_ptr<const ModelRoute>& route, const Cat
   };
   const ModelPool::Ticket ticket = pool_->new_ticket();
   // First: once the handler goes on, leaving has another meaning.
-  exchange->on_gone([pool = pool_, ticket] { pool->forget(ticket); });
+  request->exchange->on_gone([pool = pool_, ticket] { pool->forget(ticket); });
   pool_->wait_for(ticket, entry, keep_alive, [this, go_on](ModelPool::LeaseResult result) {
     have_done([go_on, result = std::move(result)] { go_on(result); });
   });

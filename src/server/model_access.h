@@ -18,6 +18,7 @@ namespace moeflux {
 
 // A request with the model it is for.
 struct ModelRequest {
+  std::shared_ptr<MemoryShare> memory;  // reserved for all of it; null: not counted
   ModelLease model;
   Json body;  // an object; empty where the request has none
   ExchangePtr exchange;
@@ -63,7 +64,7 @@ class ModelAccess {
 
  private:
   void wait(const std::shared_ptr<const ModelRoute>& route, const CatalogEntry& entry,
-            std::optional<KeepAlive> keep_alive, Json body, const ExchangePtr& exchange) const;
+            std::optional<KeepAlive> keep_alive, ModelRequest request) const;
   void have_done(std::function<void()> work) const;
 
   const std::string model_id_;

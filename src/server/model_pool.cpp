@@ -6,14 +6,14 @@
 
 #include <fmt/format.h>
 
-#include "base/memory_limits.h"
+#include "engine/model_plan.h"
 
 namespace moeflux {
 namespace {
 
 std::uint64_t ceiling_of(const PoolOptions& options) {
-  return options.engine.memory_bytes > 0 ? options.engine.memory_bytes
-                                         : default_ram_budget(read_memory_limits());
+  const std::uint64_t all = memory_ceiling(options.engine);
+  return all - std::min(all, options.other_bytes);
 }
 
 HttpError stopping_error() {

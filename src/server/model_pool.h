@@ -27,7 +27,8 @@ namespace moeflux {
 
 struct PoolOptions {
   std::string directory = {};
-  EngineOptions engine = {};  // memory_bytes is for all models together
+  EngineOptions engine = {};      // memory_bytes is for all models together
+  std::uint64_t other_bytes = 0;  // of these, not for models
   ServiceOptions service = {};
   int max_models = 1;
   KeepAlive keep_alive = kDefaultKeepAlive;
@@ -134,6 +135,7 @@ class ModelPool {
   void refuse(const std::function<bool(const Waiter&)>& matches, const HttpError& error,
               Lock& lock);
   HttpError no_room(const Waiter& waiter) const;
+  EngineOptions options_for(const CatalogEntry& entry) const;
   std::optional<Clock::time_point> next_alarm() const;
 
   void stop_loader();

@@ -94,6 +94,14 @@ bool ModelPool::unload_expired(Lock& lock) {
   return true;
 }
 
+// With a context that would fit if the model were alone.
+EngineOptions ModelPool::options_for(const CatalogEntry& entry) const {
+  EngineOptions options = options_.engine;
+  options.memory_bytes = ceiling_;
+  options.context_length = fitting_context(entry.path, options);
+  return options;
+}
+
 // What the first of those who wait needs. True: it was found out, or the request is refused.
 bool ModelPool::find_floor(Lock& lock) {
   if (waiting_.front().floor > 0) return false;
@@ -103,9 +111,7 @@ bool ModelPool::find_floor(Lock& lock) {
   std::optional<HttpError> error;
   lock.unlock();
   try {
-    EngineOptions options = options_.engine;
-    options.memory_bytes = ceiling_;
-    floor = plan_model(entry.path, options).floor_bytes();
+    floor = plan_model(entry.path, options_for(entry)).floor_bytes();
     if (floor > ceiling_) error = too_large(entry, floor, ceiling_);
   } catch (const std::exception& cause) {
     error = load_error(entry, cause.what());
@@ -148,7 +154,7 @@ void ModelPool::load(CatalogEntry entry, std::uint64_t bytes, Lock& lock) {
   lock.unlock();
   try {
     if (events_.loading) events_.loading(entry);
-    EngineOptions options = options_.engine;
+    EngineOptions options = options_for(entry);
     options.memory_bytes = bytes;
     options.progress = [&](std::uint64_t done, std::uint64_t total) {
       if (stopping_) fail(Errc::Cancelled, "the server is stopping");

@@ -56,7 +56,7 @@ HttpResponse tags(const ServerApp& app, const HttpRequest&) {
   return {.body = dump_json(ollama_tags(app))};
 }
 
-HttpResponse running(const ServerApp& app, const HttpRequest&) {
+HttpResponse running_models(const ServerApp& app, const HttpRequest&) {
   return {.body = dump_json(ollama_running(app))};
 }
 
@@ -103,7 +103,7 @@ void add_ollama_routes(ServerApp& app) {
   add("GET", "/", greet, /*needs_key=*/false);
   add("GET", "/api/version", version, /*needs_key=*/false);
   add("GET", "/api/tags", tags);
-  add("GET", "/api/ps", running);
+  add("GET", "/api/ps", running_models);
   add("POST", "/api/show", show);
   for (const char* path : {"/api/embed", "/api/embeddings", "/api/pull", "/api/push", "/api/create",
                            "/api/copy", "/api/blobs/{digest}"})

@@ -5,6 +5,9 @@
 
 #include <fmt/format.h>
 
+#include "server/body_price.h"
+#include "server/request_memory.h"
+
 namespace moeflux {
 namespace {
 
@@ -49,6 +52,7 @@ std::vector<std::pair<TokenId, float>> read_logit_bias(const RequestFields& fiel
 
 Json parse_body(const HttpRequest& request) {
   if (request.body.empty()) throw bad_request("the request has no body; a JSON object is expected");
+  if (request.memory) request.memory->grow(body_price(request.body), kMemoryPatience);
   try {
     Json body = parse_json(request.body, "body");
     if (body.is_object()) return body;

@@ -14,7 +14,8 @@
 
 namespace moeflux {
 
-// Throws HttpError 400 unless the body is a JSON object.
+// Throws HttpError 400 unless the body is a JSON object, and 413 or 503 where there is no memory
+// for what is made of it.
 Json parse_body(const HttpRequest& request);
 
 class RequestFields {

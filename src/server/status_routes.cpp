@@ -7,6 +7,7 @@
 #include "server/openai_request.h"
 #include "server/pool_metrics.h"
 #include "server/request_fields.h"
+#include "server/request_memory.h"
 #include "server/server_app.h"
 
 namespace moeflux {
@@ -42,9 +43,7 @@ HttpResponse props(const ServerApp& app, const ModelRequest& asked) {
   const ModelFacts& facts = service->facts();
   const ReplyProfile& profile = service->prompt_maker().profile(true);
   Json special = Json::object();
-  if (engine.has_tokenizer()) {
-    for (const auto& [name, text] : engine.tokenizer().special_tokens()) special[name] = text;
-  }
+  for (const auto& [name, text] : engine.tokenizer().special_tokens()) special[name] = text;
   const Json chat_template = engine.source().text().chat_template;
   Json body = {{"default_generation_settings",
                 {{"n_ctx", engine.context_length()},
@@ -107,6 +106,8 @@ HttpResponse metrics(const ServerApp& app, const HttpRequest&) {
   return response;
 }
 
+constexpr std::uint64_t kBytesPerPiece = 128;  // of an answer, with the copies on its way
+
 Json piece_json(std::string_view bytes) {
   if (find_invalid_utf8(bytes) == std::string_view::npos) return std::string(bytes);
   Json list = Json::array();
@@ -125,14 +126,15 @@ HttpResponse tokenize(const ServerApp&, const ModelRequest& asked) {
   });
   if (fields.boolean("add_special").value_or(false)) ids = tokenizer.with_special_tokens(ids);
   const bool with_pieces = fields.boolean("with_pieces").value_or(false);
-  Json tokens = Json::array();
+  if (asked.memory && with_pieces) asked.memory->grow(ids.size() * kBytesPerPiece, kMemoryPatience);
+  // Written as text at once: a parsed list would be many times as large.
+  std::string list;
   for (const TokenId id : ids) {
-    if (with_pieces)
-      tokens.push_back({{"id", id}, {"piece", piece_json(tokenizer.token_bytes(id))}});
-    else
-      tokens.push_back(id);
+    if (!list.empty()) list += ',';
+    list += with_pieces ? dump_json({{"id", id}, {"piece", piece_json(tokenizer.token_bytes(id))}})
+                        : std::to_string(id);
   }
-  return {.body = dump_json({{"tokens", std::move(tokens)}})};
+  return {.body = fmt::format(R"({{"tokens":[{}]}})", list)};
 }
 
 HttpResponse detokenize(const ServerApp&, const ModelRequest& asked) {

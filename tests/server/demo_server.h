@@ -18,6 +18,7 @@ struct DemoOptions {
   DraftOptions drafts = {};
   ServerAppOptions app = {.model_id = "demo", .version = "test"};
   HttpLimits limits = {};
+  RequestMemoryPtr memory = {};
   bool loaded = true;
   std::string model = source_path("models/demo");
   std::function<void(EngineOptions&)> adjust = {};  // what else the engine is opened with
@@ -28,7 +29,8 @@ class DemoServer {
   explicit DemoServer(DemoOptions options = {}) : options_(std::move(options)), app_(options_.app) {
     if (options_.loaded) load();
     server_ = std::make_unique<HttpServer>(
-        HttpServerOptions{.port = 0, .n_workers = 2, .limits = options_.limits},
+        HttpServerOptions{
+            .port = 0, .n_workers = 2, .limits = options_.limits, .memory = options_.memory},
         [this](HttpRequest request, ExchangePtr exchange) {
           app_.handle(std::move(request), exchange);
         },
@@ -50,7 +52,8 @@ class DemoServer {
     service_ = std::make_shared<GenerationService>(
         *engine_, ServiceOptions{.n_parallel = options_.n_parallel,
                                  .max_waiting = options_.max_waiting,
-                                 .drafts = options_.drafts});
+                                 .drafts = options_.drafts,
+                                 .memory = options_.memory});
     app_.set_service(service_);
   }
 

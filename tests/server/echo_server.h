@@ -15,15 +15,23 @@ namespace moeflux::test {
 // leaves it open, /silent says nothing.
 class EchoServer {
  public:
-  explicit EchoServer(HttpLimits limits = {}, std::string host = "127.0.0.1")
-      : server_(
-            {.host = std::move(host), .port = 0, .n_workers = 2, .limits = limits},
+  // memory: for requests; 0: as much as they like.
+  explicit EchoServer(HttpLimits limits = {}, std::string host = "127.0.0.1",
+                      std::uint64_t memory = 0)
+      : memory_(memory > 0 ? std::make_shared<RequestMemory>(memory) : nullptr),
+        server_(
+            {.host = std::move(host),
+             .port = 0,
+             .n_workers = 2,
+             .limits = limits,
+             .memory = memory_},
             [this](HttpRequest request, ExchangePtr exchange) { answer(request, exchange); },
             openai_error) {}
 
   HttpServer& operator*() { return server_; }
   HttpServer* operator->() { return &server_; }
   int port() { return server_.port(); }
+  const RequestMemory& memory() const { return *memory_; }
   bool is_alive() { return get(port(), "/alive").status == 200; }
 
   std::chrono::milliseconds slow{2};
@@ -60,6 +68,7 @@ class EchoServer {
 
   std::mutex mutex_;
   ExchangePtr stream_;
+  RequestMemoryPtr memory_;
   HttpServer server_;  // last: it uses the others
 };
 

@@ -81,14 +81,22 @@ TEST(HttpServerTest, LargeBodiesAreRefusedBeforeTheyCome) {
 }
 
 TEST(HttpServerTest, AllBodiesTogetherHaveALimit) {
-  EchoServer server({.body_bytes = 1000, .all_body_bytes = 1500});
+  EchoServer server({}, "127.0.0.1", 1 << 20);
+  const std::string head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: ";
   HttpClient first(server.port()), second(server.port());
-  first.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nx");
+  first.send(head + "600000\r\n\r\nx");
   std::this_thread::sleep_for(50ms);
-  second.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nx");
-  EXPECT_EQ(second.read().status, 503);
-  first.send(std::string(999, 'x'));
-  EXPECT_EQ(first.read().body, "POST / 1000");
+  second.send(head + "600000\r\n\r\nx");
+  const ClientResponse refused = second.read();
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(refused.headers.at("retry-after"), "5");
+  first.send(std::string(599'999, 'x'));
+  EXPECT_EQ(first.read().body, "POST / 600000");
+  HttpClient third(server.port());  // may never have so much
+  third.send(head + "900000\r\n\r\nx");
+  const ClientResponse never = third.read();
+  EXPECT_EQ(never.status, 413);
+  EXPECT_EQ(never.json().at("error").at("allowed_bytes"), 786432);
   EXPECT_TRUE(server.is_alive());
 }
 

@@ -84,6 +84,24 @@ TEST(LiveExchangeTest, AFullQueueCountsAsGone) {
   EXPECT_EQ(exchange.take().bytes, "");
 }
 
+TEST(LiveExchangeTest, WhatIsNotTakenIsCounted) {
+  const auto memory = std::make_shared<RequestMemory>(100'000);
+  LiveExchange::Form with_memory = form();
+  with_memory.queue_bytes = 1 << 20;
+  with_memory.memory = memory;
+  LiveExchange exchange(with_memory, [] {});
+  exchange.begin_stream({});
+  exchange.write(std::string(50'000, 'x'));
+  EXPECT_GT(memory->used(), 50'000u);
+  EXPECT_GT(exchange.take().bytes.size(), 50'000u);
+  EXPECT_GT(memory->used(), 50'000u);  // until the next is taken it is being written
+  exchange.write("little");
+  exchange.take();
+  EXPECT_LT(memory->used(), 100u);
+  exchange.write(std::string(200'000, 'x'));  // more than there is
+  EXPECT_TRUE(exchange.take().gone);
+}
+
 TEST(LiveExchangeTest, AProbeChangesNothing) {
   LiveExchange exchange(form(), [] {});
   exchange.probe();

@@ -56,8 +56,9 @@ TEST_F(OllamaTest, ChatStreamsLines) {
   EXPECT_EQ(response.headers.at("content-type"), "application/x-ndjson");
   std::string want;
   for (const char* piece : {"1", "2", " +", " ", "3", "0", " =", " ", "4", "2"}) {
-    want += std::string(R"({"model":"demo","created_at":TIME,"message":{"role":"assistant",)") +
-            R"("content":")" + piece + R"("},"done":false})" + "\n";
+    want += R"({"model":"demo","created_at":TIME,"message":{"role":"assistant","content":")";
+    want += piece;
+    want += "\"},\"done\":false}\n";
   }
   want += std::string(R"({"model":"demo","created_at":TIME,"message":{"role":"assistant",)") +
           R"("content":""},"done":true,"done_reason":"stop",)" + kSums + "\n";
