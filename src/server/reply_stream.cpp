@@ -80,9 +80,7 @@ void ReplyStream::report_token(const JobToken& event) {
 }
 
 TokenCandidate ReplyStream::candidate(TokenId id, float log_probability) const {
-  const std::string_view bytes =
-      engine_.has_tokenizer() ? engine_.tokenizer().token_bytes(id) : std::string_view();
-  return {id, std::string(bytes), log_probability};
+  return {id, std::string(engine_.tokenizer().token_bytes(id)), log_probability};
 }
 
 void ReplyStream::on(const JobText& event) {

@@ -1,5 +1,6 @@
 // moeflux serve as a program: what it says, and how it ends.
 #include <csignal>
+#include <filesystem>
 #include <regex>
 #include <thread>
 
@@ -137,6 +138,81 @@ TEST_F(ServeCommandTest, ADirectoryOfModelsMustBeThere) {
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_NE(outcome.err.find("/nowhere/at/all: no such directory"), std::string::npos)
       << outcome.err;
+}
+
+// A model that was released without its tokenizer.
+void copy_without_tokenizer(const std::string& to) {
+  std::filesystem::create_directories(to);
+  for (const auto& each : std::filesystem::directory_iterator(source_path("models/demo"))) {
+    const std::string name = each.path().filename();
+    if (!name.starts_with("tokenizer"))
+      std::filesystem::create_symlink(each.path(), to + "/" + name);
+  }
+}
+
+TEST_F(ServeCommandTest, AModelWithoutTokenizerIsRefused) {
+  const TempDir directory;
+  copy_without_tokenizer(directory.file("mute"));
+  const Outcome alone = run_moeflux({"serve", directory.file("mute"), "--port", "0"});
+  EXPECT_EQ(alone.exit_code, 1);
+  EXPECT_NE(alone.err.find("has no tokenizer"), std::string::npos) << alone.err;
+  EXPECT_EQ(alone.err.find("ready"), std::string::npos) << alone.err;
+
+  std::filesystem::create_directory_symlink(source_path("models/demo"), directory.file("demo"));
+  start({"--models", directory.path()});
+  const ClientResponse refused =
+      post(port_, "/v1/completions", {{"model", "mute"}, {"prompt", {1, 2}}});
+  EXPECT_EQ(refused.status, 500);
+  EXPECT_NE(refused.body.find("has no tokenizer"), std::string::npos) << refused.body;
+  const Json asked = {{"model", "demo"}, {"prompt", "12 +"}, {"max_tokens", 1}};
+  EXPECT_EQ(post(port_, "/v1/completions", asked).status, 200);
+}
+
+// With any number of open files it either says what it needs or answers.
+TEST_F(ServeCommandTest, FewOpenFiles) {
+  int n_refused = 0, n_served = 0;
+  for (const int n_files : {6, 10, 14, 16, 18, 20, 22, 24, 26, 28, 32, 40, 64}) {
+    const int port = free_port();
+    const std::string command = "ulimit -n " + std::to_string(n_files) + "; exec " +
+                                program_path() + " serve -t 1 -c 512 --prefix-store off --port " +
+                                std::to_string(port);
+    Program program("/bin/sh", {"-c", command}, with_demo_model());
+    const auto health = [&] {
+      try {
+        return get(port, "/health").status;
+      } catch (const std::runtime_error&) {  // it does not listen
+        return 0;
+      }
+    };
+    for (int i = 0; i < 2000 && !program.ended() && health() != 200; ++i)
+      std::this_thread::sleep_for(5ms);
+    if (program.ended()) {
+      ++n_refused;
+      const Outcome outcome = program.finish();
+      if (n_files >= 10) {  // else not even its libraries can be opened
+        EXPECT_EQ(outcome.exit_code, 1) << n_files << outcome.err;
+        EXPECT_NE(outcome.err.find("ulimit -n"), std::string::npos) << n_files << outcome.err;
+      }
+      EXPECT_EQ(outcome.err.find("ready"), std::string::npos) << n_files << outcome.err;
+      continue;
+    }
+    ++n_served;
+    std::vector<std::unique_ptr<HttpClient>> clients;
+    for (int i = 0; i < 20; ++i) {
+      clients.push_back(std::make_unique<HttpClient>(port));
+      clients.back()->get("/health");
+    }
+    int n_answered = 0;
+    for (int i = 0; i < 5; ++i)
+      n_answered += clients[static_cast<std::size_t>(i)]->read().status == 200;
+    EXPECT_EQ(n_answered, 5) << n_files;
+    clients.clear();
+    EXPECT_EQ(health(), 200) << n_files;
+    program.signal(SIGTERM);
+    EXPECT_EQ(program.finish().exit_code, 0) << n_files;
+  }
+  EXPECT_GE(n_refused, 2);
+  EXPECT_GE(n_served, 3);
 }
 
 TEST_F(ServeCommandTest, ATakenPortIsSaid) {
