@@ -47,6 +47,11 @@ class Server:
         with open(f"/proc/{self.pid}/status") as file:
             return int(re.search(r"VmRSS:\s+(\d+) kB", file.read())[1]) * 1024
 
+    def peak(self):
+        """Bytes of memory it has had at most."""
+        with open(f"/proc/{self.pid}/status") as file:
+            return int(re.search(r"VmHWM:\s+(\d+) kB", file.read())[1]) * 1024
+
     def n_files(self):
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 

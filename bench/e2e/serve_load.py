@@ -10,6 +10,7 @@ whether that is as it must be:
   idle      connections that say nothing while others work, on a server started with room for 256 open files
   leavers   clients that leave in mid-stream: their work ends within a token, memory and files come back
   hostile   see serve_hostile.py, while others work
+  memory    bodies that are small and become large, one after the other and at once: all within --ram 500M
   stop      SIGTERM in mid-stream: short answers end, endless ones are ended with a reason, exit code 0
 
 Exit code 1 when something is not as it must be. --quick takes seconds instead of minutes.
@@ -231,7 +232,7 @@ async def large_bodies(report, server):
 
     for _ in range(3):
         seen = await asyncio.gather(*(one() for _ in range(8)))
-        report.add("hostile", "60 MB eight times at once", " ".join(map(str, sorted(seen))), set(seen) <= {400, 503})
+        report.add("hostile", "60 MB eight times at once", " ".join(map(str, sorted(seen))), set(seen) <= {0, 413, 503})
         await asyncio.sleep(1)
         left.append((server.rss() - before) / MIB)
     report.add("hostile", "memory they leave behind each time, MiB", " ".join(f"{each:.0f}" for each in left),
@@ -262,6 +263,71 @@ async def hostile(report, arguments):
     report.add("hostile", "exit code", await server.stop(), server.process.returncode == 0)
 
 
+def bodies(size):
+    """(name, path, body): bodies of about `size` bytes that take as much memory as possible."""
+
+    def many(item):
+        return b"[" + b",".join([item] * (size // (len(item) + 1))) + b"]"
+
+    def chat(content, **fields):
+        return json.dumps({"messages": [{"role": "user", "content": content}], "max_tokens": 1, **fields}).encode()
+
+    schema = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "x": "HERE"}}}
+    with_tools = chat("Hi", tools=[schema])
+    letters = "".join(random.Random(1).choices("abcdefghijklmnopqrstuvwxyz ", k=1000)) * (size // 1000)
+    return [
+        ("messages of empty lists", CHAT, b'{"messages":' + many(b"[]") + b"}"),
+        ("a field of empty objects", CHAT, b'{"messages":[{"role":"user","content":"Hi"}],"x":' + many(b"{}") + b"}"),
+        ("tools with lists", CHAT, with_tools.replace(b'"HERE"', many(b"[1,[]]"))),
+        ("deep lists", CHAT, b'{"x":' + many(b"[" * 200 + b"]" * 200) + b"}"),
+        ("short messages", CHAT, b'{"messages":' + many(b'{"role":"user","content":"a"}') + b"}"),
+        ("objects", "/v1/messages", b'{"messages":' + many(b'{"a":1,"b":2}') + b"}"),
+        ("tokens", "/v1/completions", b'{"prompt":' + many(b"1") + b"}"),
+        ("text to answer", CHAT, chat(letters)),
+        ("text to count", "/v1/messages/count_tokens", chat(letters)),
+        ("text to tokenize", "/tokenize", json.dumps({"content": letters, "with_pieces": True}).encode()),
+        ("template of a text", "/apply-template", chat(letters)),
+    ]
+
+
+async def memory(report, arguments):
+    """Far too large ones are refused; ones that are almost too large are worked on."""
+    server = await Server.start(arguments, "--ram", "500M")
+    ceiling = 500 * MIB
+
+    async def statuses(path, body, n):
+        async def one():
+            try:
+                return (await request(server.port, "POST", path, body))[0]
+            except (OSError, asyncio.IncompleteReadError):
+                return 0  # the server had heard enough
+
+        return await asyncio.gather(*(one() for _ in range(n)))
+
+    sizes, in_turn = ([6 * MIB, 200_000], 1) if arguments.quick else ([60 * MIB, 40 * MIB, 700_000, 200_000, 60_000], 100)
+    right = {0, 200, 400, 413, 429, 503}
+    for size in sizes:
+        for name, path, body in bodies(size):
+            n = in_turn if name == "messages of empty lists" else max(in_turn // 20, 1)
+            seen = [status for _ in range(n) for status in await statuses(path, body, 1)]
+            seen += await statuses(path, body, 8)
+            counts = ", ".join(f"{seen.count(each)} x {each}" for each in sorted(set(seen)))
+            report.add("memory", f"{len(body) / 1e6:.2f} MB, {name}: peak {server.peak() / MIB:.0f} MiB", counts,
+                       set(seen) <= right and (arguments.any_memory or server.peak() <= ceiling))
+    # What a coding agent sends: 40,000 tokens and fifty tools, several at once.
+    words = " ".join(random.Random(1).choices("let us read the file and change two lines of it".split(), k=34_000))
+    tools = [{"name": f"tool_{i}", "description": "Does something useful. " * 20,
+              "input_schema": {"type": "object", "properties": {f"field_{k}": {"type": "string", "description": "what it is"}
+                                                                for k in range(8)}}} for i in range(50)]
+    body = json.dumps({"messages": [{"role": "user", "content": words}], "tools": tools, "max_tokens": 1}).encode()
+    seen = await statuses("/v1/messages/count_tokens", body, 8)
+    report.add("memory", f"{len(body)} bytes of a coding agent, eight at once", str(set(seen)), set(seen) == {200})
+    report.add("memory", "most memory, MiB (of 500)", f"{server.peak() / MIB:.0f}",
+               arguments.any_memory or server.peak() <= ceiling)
+    await next_answer(report, "memory", server)
+    report.add("memory", "exit code", await server.stop(), server.process.returncode == 0)
+
+
 async def stop(report, arguments):
     server = await Server.start(arguments, "-c", "16384", "--parallel", "8", "--drain-seconds", "3")
     started = [asyncio.Event() for _ in range(8)]
@@ -287,7 +353,7 @@ async def stop(report, arguments):
                time.monotonic() - began < 8)
 
 
-PARTS = {"steady": steady, "idle": idle, "leavers": leavers, "hostile": hostile, "stop": stop}
+PARTS = {"steady": steady, "idle": idle, "leavers": leavers, "hostile": hostile, "memory": memory, "stop": stop}
 
 
 def parse_arguments():
