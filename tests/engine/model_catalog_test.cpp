@@ -154,5 +154,21 @@ TEST(ModelPlanTest, IsTheEnginesOwn) {
   EXPECT_EQ(plan_model(path, options).floor_bytes(), plan.floor_bytes());
 }
 
+// A context that nobody asked for gives way; one that was asked for does not.
+TEST(ModelPlanTest, AsMuchContextAsFits) {
+  const std::string path = test::source_path("models/demo");
+  EngineOptions options;
+  options.n_threads = 1;
+  options.memory_bytes = std::uint64_t{1} << 30;
+  EXPECT_EQ(fitting_context(path, options), kDefaultContext);
+  options.memory_bytes = plan_model(path, options).floor_bytes() - 1;
+  EXPECT_EQ(fitting_context(path, options), kDefaultContext * 7 / 8);
+  options.context_length = 16000;
+  EXPECT_EQ(fitting_context(path, options), 16000);
+  options.context_length = 0;
+  options.memory_bytes = 1 << 20;
+  EXPECT_EQ(fitting_context(path, options), 0);
+}
+
 }  // namespace
 }  // namespace moeflux
