@@ -60,6 +60,7 @@ class PrefixTest : public testing::Test {
 TEST_F(PrefixTest, NobodyElseCanReadWhatIsKept) {
   namespace fs = std::filesystem;
   const mode_t umask_before = ::umask(022);
+  say("system", text_);
   say("user", "What is 12 + 30?");
   answer({});
   ::umask(umask_before);

@@ -16,6 +16,8 @@ import sys
 import tempfile
 
 QUESTION, ANSWER = "What is 12 + 30?", "12 + 30 = 42"
+# Worth keeping for later: shorter ones are read again faster than they are written.
+LONG_QUESTION = "Reverse this list: " + ", ".join(["bread, ring, pie, bear, house, cat, dog, sun"] * 6) + "."
 
 
 def skip(why):
@@ -122,7 +124,7 @@ class Prefix:
             expect(f"C++, {kind}", out, ANSWER + "\n46 + 98 = 144\n")
         # The second run of the program finds what the first has read.
         chat = [work / "shared/build/chat", self.model, work / "store"]
-        known = [subprocess.run(chat, input=QUESTION + "\n", capture_output=True, text=True, check=True).stderr
+        known = [subprocess.run(chat, input=LONG_QUESTION + "\n", capture_output=True, text=True, check=True).stderr
                  for _ in range(2)]
         expect("C++, prefix store", [line.startswith("[0 tokens were known") for line in known], [True, False])
 

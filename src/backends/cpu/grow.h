@@ -11,7 +11,7 @@ namespace moeflux::cpu {
 
 inline float* grown(std::vector<float>& memory, std::size_t n) {
   if (memory.size() < n) {
-    memory = {};
+    std::vector<float>().swap(memory);  // freed before more is taken
     memory = std::vector<float>(n);
   }
   return memory.data();

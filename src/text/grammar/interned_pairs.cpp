@@ -55,9 +55,7 @@ std::size_t InternedPairs::bytes() const {
 }
 
 void InternedPairs::clear() {
-  pool_ = {};
-  entries_ = {};
-  slots_ = {};
+  *this = InternedPairs();  // an empty list assigned to a vector would leave it its memory
 }
 
 bool PairSet::add(NumberPair pair) {
@@ -89,7 +87,7 @@ void PairSet::grow() {
 
 void PairSet::clear() {
   items_.clear();
-  if (slots_.size() > 64) slots_ = {};
+  if (slots_.size() > 64) slots_.clear();
 }
 
 }  // namespace moeflux

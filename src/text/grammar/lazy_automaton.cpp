@@ -44,7 +44,7 @@ void LazyAutomaton::begin() {
 void LazyAutomaton::clear() {
   nodes_.clear();
   states_.clear();
-  table_ = {};
+  table_ = std::vector<StateId>();
   begin();
 }
 
