@@ -16,7 +16,7 @@ Dialect dialect_of(const ClientResponse& response) {
   EXPECT_FALSE(body.at("error").at("message").get<std::string>().empty());
   if (!body.contains("type")) return Dialect::OpenAi;
   EXPECT_EQ(body.at("type"), "error");
-  EXPECT_EQ(response.headers.at("request-id"), body.at("request_id"));
+  EXPECT_EQ(body.at("request_id"), response.headers.at("request-id"));
   return Dialect::Anthropic;
 }
 

@@ -64,7 +64,7 @@ void expect_round_trip(const ChatTemplate& chat, const Json& calls, const std::s
   EXPECT_EQ(reply.content, content) << text;
   ASSERT_EQ(reply.calls.size(), calls.size()) << text;
   for (std::size_t i = 0; i < calls.size(); ++i) {
-    EXPECT_EQ(reply.calls[i].name, calls[i]["function"]["name"]) << text;
+    EXPECT_EQ(calls[i]["function"]["name"], reply.calls[i].name) << text;
     EXPECT_TRUE(reply.calls[i].complete) << text;
     EXPECT_EQ(parse_json(reply.calls[i].arguments, "read back"),
               parse_json(calls[i]["function"]["arguments"].get<std::string>(), "written"))
