@@ -77,16 +77,20 @@ std::vector<Case> cases() {
   return list;
 }
 
+EngineOptions options_of(Precision precision) {
+  return {.n_threads = 2,
+          .context_length = 1024,
+          .memory_bytes = std::uint64_t{2} << 30,
+          .precision = precision};
+}
+
 class Golden : public testing::TestWithParam<Case> {};
 
 TEST_P(Golden, EveryCheckPasses) {
   const auto& [model, chunk] = GetParam();
   if (model.needs_shared && !file_exists(model.golden))
     GTEST_SKIP() << "SKIP: " << model.golden << " is not on this machine";
-  Engine engine(model.path, {.n_threads = 2,
-                             .context_length = 1024,
-                             .memory_bytes = std::uint64_t{2} << 30,
-                             .precision = Precision::Exact});
+  Engine engine(model.path, options_of(Precision::Exact));
   std::set<std::string> seen;
   const bool passed =
       verify_model(engine, model.golden, {.tolerance = test::kGoldenTolerance, .chunk = chunk},
@@ -111,16 +115,14 @@ TEST_P(Golden, FineIsClose) {
   const auto& [model, chunk] = GetParam();
   if (model.needs_shared && !file_exists(model.golden))
     GTEST_SKIP() << "SKIP: " << model.golden << " is not on this machine";
-  Engine engine(model.path, {.n_threads = 2,
-                             .context_length = 1024,
-                             .memory_bytes = std::uint64_t{2} << 30,
-                             .precision = Precision::Fine});
-  verify_model(
-      engine, model.golden, {.tolerance = 1, .chunk = chunk}, [&](const VerifyCheck& check) {
-        if (check.name == "logits" || check.name == "mtp") {
-          EXPECT_LT(check.difference.relative, test::kFineTolerance) << check.prompt << " " << check.name;
-        }
-      });
+  Engine engine(model.path, options_of(Precision::Fine));
+  verify_model(engine, model.golden, {.tolerance = 1, .chunk = chunk},
+               [&](const VerifyCheck& check) {
+                 if (check.name == "logits" || check.name == "mtp") {
+                   EXPECT_LT(check.difference.relative, test::kFineTolerance)
+                       << check.prompt << " " << check.name;
+                 }
+               });
 }
 
 std::string test_name(const testing::TestParamInfo<Case>& test) {
