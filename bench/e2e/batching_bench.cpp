@@ -15,7 +15,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "engine/scheduler.h"
+#include "engine/scheduler/scheduler.h"
 
 namespace moeflux {
 namespace {

@@ -20,7 +20,7 @@
 #include "text/grammar/gbnf.h"
 #include "text/grammar/json_schema.h"
 #include "text/grammar/token_masks.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace moeflux {
 namespace {

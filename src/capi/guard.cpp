@@ -3,7 +3,7 @@
 #include <new>
 
 #include "base/error.h"
-#include "runtime/snapshot.h"
+#include "runtime/snapshot/snapshot.h"
 
 namespace moeflux::capi {
 namespace {

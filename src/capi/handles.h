@@ -20,9 +20,9 @@
 #include <moeflux/moeflux.h>
 
 #include "engine/engine.h"
-#include "engine/prefix_store.h"
-#include "runtime/sampler.h"
-#include "runtime/snapshot.h"
+#include "engine/prefix/prefix_store.h"
+#include "runtime/sampling/sampler.h"
+#include "runtime/snapshot/snapshot.h"
 
 namespace moeflux::capi {
 

@@ -4,8 +4,8 @@
 #include "base/error.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
-#include "engine/session_sync.h"
-#include "runtime/session_image.h"
+#include "engine/prefix/session_sync.h"
+#include "runtime/snapshot/session_image.h"
 
 namespace moeflux::capi {
 namespace {

@@ -6,7 +6,7 @@
 #include "capi/guard.h"
 #include "capi/handles.h"
 #include "capi/params.h"
-#include "engine/session_sync.h"
+#include "engine/prefix/session_sync.h"
 #include "source/model_identity.h"
 
 namespace moeflux::capi {

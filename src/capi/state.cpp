@@ -1,7 +1,7 @@
 // Snapshots of sequences, in memory and in files.
 #include "capi/guard.h"
 #include "capi/handles.h"
-#include "runtime/snapshot.h"
+#include "runtime/snapshot/snapshot.h"
 
 namespace moeflux::capi {
 namespace {

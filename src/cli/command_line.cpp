@@ -11,9 +11,9 @@
 
 #include "base/error.h"
 #include "base/suggestion.h"
-#include "cli/argument_splitter.h"
-#include "cli/help_text.h"
-#include "cli/terminal.h"
+#include "cli/help/help_text.h"
+#include "cli/options/argument_splitter.h"
+#include "cli/terminal/terminal.h"
 
 namespace moeflux::cli {
 namespace {

@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "cli/command_tree.h"
-#include "cli/config.h"
-#include "cli/option.h"
+#include "cli/options/config.h"
+#include "cli/options/option.h"
 
 namespace moeflux::cli {
 

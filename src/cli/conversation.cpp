@@ -1,7 +1,7 @@
 #include "cli/conversation.h"
 
 #include "base/error.h"
-#include "cli/text_input.h"
+#include "cli/terminal/text_input.h"
 
 namespace moeflux::cli {
 namespace {

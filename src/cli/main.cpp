@@ -11,10 +11,10 @@
 #include "base/error.h"
 #include "cli/build_info.h"
 #include "cli/command_line.h"
-#include "cli/commands.h"
-#include "cli/environment.h"
-#include "cli/stack_limit.h"
-#include "cli/terminal.h"
+#include "cli/commands/commands.h"
+#include "cli/options/environment.h"
+#include "cli/terminal/stack_limit.h"
+#include "cli/terminal/terminal.h"
 
 namespace moeflux::cli {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "base/memory_budget.h"
-#include "cli/environment.h"
-#include "cli/model_options.h"
+#include "cli/options/environment.h"
+#include "cli/options/model_options.h"
 
 namespace moeflux::cli {
 

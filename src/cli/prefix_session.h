@@ -8,8 +8,8 @@
 #include "base/json.h"
 #include "cli/command_line.h"
 #include "engine/generate.h"
-#include "engine/prefix_points.h"
-#include "engine/session_sync.h"
+#include "engine/prefix/prefix_points.h"
+#include "engine/prefix/session_sync.h"
 
 namespace moeflux::cli {
 

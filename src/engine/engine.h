@@ -20,8 +20,8 @@
 #include "runtime/forward.h"
 #include "runtime/session.h"
 #include "runtime/weight_store.h"
-#include "text/chat.h"
-#include "text/tokenizer.h"
+#include "text/chat/chat.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace moeflux {
 

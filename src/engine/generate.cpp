@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "engine/text_output.h"
-#include "runtime/sampler.h"
+#include "runtime/sampling/sampler.h"
 
 namespace moeflux {
 namespace {

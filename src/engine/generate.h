@@ -11,8 +11,8 @@
 #include "engine/activity.h"
 #include "engine/decoder.h"
 #include "engine/engine.h"
-#include "runtime/sampling_params.h"
-#include "runtime/token_constraint.h"
+#include "runtime/sampling/sampling_params.h"
+#include "runtime/sampling/token_constraint.h"
 
 namespace moeflux {
 

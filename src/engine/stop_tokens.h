@@ -7,7 +7,7 @@
 #include "base/token_id.h"
 #include "families/family.h"
 #include "source/model_source.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace moeflux {
 

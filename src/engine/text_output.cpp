@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace moeflux {
 

@@ -1,14 +1,14 @@
 // The tokens of an answer as text that is safe to show: never half a character, never the beginning
 // of a stop string. Special tokens have no text, but for those that are asked for: markers that
-// whoever reads the text has to see (text/reply_format.h).
+// whoever reads the text has to see (text/replies/reply_format.h).
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "base/token_id.h"
-#include "text/stop_strings.h"
-#include "text/stream_decoder.h"
+#include "text/replies/stop_strings.h"
+#include "text/tokenizer/stream_decoder.h"
 
 namespace moeflux {
 

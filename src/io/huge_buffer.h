@@ -1,7 +1,7 @@
-// Memory that disks fill fastest and all processors read: an AlignedBuffer, spread over the nodes of
-// the machine. A request to a disk lists the pages it fills and holds only so many: with 4 KiB pages
-// a large read becomes many small requests. Use it for what many reads land in, such as the arena of
-// an expert cache.
+// Memory that disks fill fastest and all processors read: an AlignedBuffer, spread over the nodes
+// of the machine. A request to a disk lists the pages it fills and holds only so many: with 4 KiB
+// pages a large read becomes many small requests. Use it for what many reads land in, such as the
+// arena of an expert cache.
 #pragma once
 
 #include <cstddef>

@@ -6,34 +6,48 @@ namespace moeflux {
 
 std::string describe(const WeightFormat& format) {
   switch (format.kind) {
-    case WeightKind::F32: return "f32";
-    case WeightKind::F16: return "f16";
-    case WeightKind::BF16: return "bf16";
-    case WeightKind::Affine: return fmt::format("affine {}-bit g{}", format.bits, format.group);
-    case WeightKind::Fp8Block: return fmt::format("fp8 block {}", format.block);
+    case WeightKind::F32:
+      return "f32";
+    case WeightKind::F16:
+      return "f16";
+    case WeightKind::BF16:
+      return "bf16";
+    case WeightKind::Affine:
+      return fmt::format("affine {}-bit g{}", format.bits, format.group);
+    case WeightKind::Fp8Block:
+      return fmt::format("fp8 block {}", format.block);
   }
   return "?";
 }
 
 std::int64_t data_row_bytes(const WeightFormat& format, std::int64_t cols) {
   switch (format.kind) {
-    case WeightKind::F32: return cols * 4;
+    case WeightKind::F32:
+      return cols * 4;
     case WeightKind::F16:
-    case WeightKind::BF16: return cols * 2;
-    case WeightKind::Affine: return cols * format.bits / 8;
-    case WeightKind::Fp8Block: return cols;
+    case WeightKind::BF16:
+      return cols * 2;
+    case WeightKind::Affine:
+      return cols * format.bits / 8;
+    case WeightKind::Fp8Block:
+      return cols;
   }
   return 0;
 }
 
 std::int64_t scales_per_row(const WeightFormat& format, std::int64_t cols) {
   switch (format.kind) {
-    case WeightKind::Affine: return cols / format.group;
-    case WeightKind::Fp8Block: return (cols + format.block - 1) / format.block;
-    default: return 0;
+    case WeightKind::Affine:
+      return cols / format.group;
+    case WeightKind::Fp8Block:
+      return (cols + format.block - 1) / format.block;
+    default:
+      return 0;
   }
 }
 
-bool has_biases(const WeightFormat& format) { return format.kind == WeightKind::Affine; }
+bool has_biases(const WeightFormat& format) {
+  return format.kind == WeightKind::Affine;
+}
 
 }  // namespace moeflux

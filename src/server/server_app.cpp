@@ -5,14 +5,14 @@
 
 #include <fmt/format.h>
 
-#include "server/answering.h"
-#include "server/anthropic_routes.h"
-#include "server/error_forms.h"
-#include "server/model_routes.h"
-#include "server/ollama_routes.h"
-#include "server/openai_routes.h"
-#include "server/responses_routes.h"
-#include "server/status_routes.h"
+#include "server/dialects/anthropic/routes.h"
+#include "server/dialects/error_forms.h"
+#include "server/dialects/model_routes.h"
+#include "server/dialects/ollama/routes.h"
+#include "server/dialects/openai/routes.h"
+#include "server/dialects/responses/routes.h"
+#include "server/dialects/status_routes.h"
+#include "server/service/answering.h"
 
 namespace moeflux {
 namespace {

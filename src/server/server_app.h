@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "server/model_access.h"
-#include "server/router.h"
+#include "server/http/router.h"
+#include "server/service/model_access.h"
 
 namespace moeflux {
 

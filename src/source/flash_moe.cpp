@@ -179,10 +179,11 @@ std::int64_t expert_group(const ModelSource& source, const Json& manifest_config
 
 ExpertSizes expert_sizes(const ModelSource& source, const JsonFields& config, std::int64_t group) {
   const char* count_key = config.has("n_routed_experts") ? "n_routed_experts" : "num_experts";
-  const ExpertSizes sizes{.n_experts = static_cast<int>(config.integer(count_key, 1, kMaxFlashMoeExperts)),
-                          .d_model = config.integer("hidden_size", 1, kMaxWidth),
-                          .d_ff = config.integer("moe_intermediate_size", 1, kMaxWidth),
-                          .group = group};
+  const ExpertSizes sizes{
+      .n_experts = static_cast<int>(config.integer(count_key, 1, kMaxFlashMoeExperts)),
+      .d_model = config.integer("hidden_size", 1, kMaxWidth),
+      .d_ff = config.integer("moe_intermediate_size", 1, kMaxWidth),
+      .group = group};
   if (group % 32 != 0 || sizes.d_model % group != 0 || sizes.d_ff % group != 0) {
     fail(Errc::BadInput,
          "{}: packed experts need \"hidden_size\" ({}) and \"moe_intermediate_size\" ({}) to be "
@@ -228,8 +229,8 @@ void need_file(const std::string& path) {
 }
 
 std::shared_ptr<const ModelSource> open_files(const FlashMoeFiles& files) {
-  const FlashMoeManifest manifest =
-      parse_flash_moe_manifest(read_text_file(files.manifest, kMaxFlashMoeManifest), files.manifest);
+  const FlashMoeManifest manifest = parse_flash_moe_manifest(
+      read_text_file(files.manifest, kMaxFlashMoeManifest), files.manifest);
   auto source = std::make_shared<ModelSource>(files.path, ModelSource::Layout::FlashMoe);
   load_config(*source, files, manifest.config);
   add_resident_tensors(*source, files, manifest.tensors);

@@ -103,7 +103,7 @@ TEST(CapiThreads, AnotherThreadCancels) {
   const Tokens prompt(50, 5);
   EXPECT_EQ(mf_eval_prompt(ctx.get(), prompt.data(), 50, 0, 0, nullptr), MF_ERROR_CANCELLED);
   canceller.join();
-  EXPECT_EQ(mf_memory_seq_length(ctx.get(), 0), 3u);  // that pass was broken off
+  EXPECT_EQ(mf_memory_seq_length(ctx.get(), 0), 3u);             // that pass was broken off
   eval(other, {1});                                              // only that context was meant
   EXPECT_EQ(mf_eval_token(ctx.get(), 5, 3, 0, nullptr), MF_OK);  // and only that call
 }

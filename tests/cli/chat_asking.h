@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "cli/chat_server_backend.h"
+#include "cli/chat/server_backend.h"
 
 namespace moeflux::test {
 

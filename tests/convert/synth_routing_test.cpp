@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "convert/synth.h"
+#include "convert/synth/synth.h"
 #include "support/loaded_model.h"
 #include "support/paths.h"
 #include "support/random.h"

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
-#include "engine/bench.h"
+#include "engine/measure/bench.h"
 #include "support/expect_error.h"
 #include "support/paths.h"
 #include "support/random.h"

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/engine.h"
-#include "engine/evaluate.h"
+#include "engine/verify/evaluate.h"
 #include "support/paths.h"
 #include "support/random.h"
 #include "support/tolerance.h"

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/engine.h"
-#include "engine/forecast.h"
+#include "engine/measure/forecast.h"
 #include "support/paths.h"
 
 namespace moeflux::test {
@@ -112,9 +112,9 @@ TEST(PlanTest, PassesAreAsLongAsMemoryIsEasilyFound) {
     last = batch;
   }
   // Never at the price of an expert that would be resident otherwise.
-  const MemoryPlan least = plan_memory(
-      small_config(), small_sizes(),
-      {.memory_bytes = 0, .context_length = 8192, .max_batch = kFewestTokensPerPass});
+  const MemoryPlan least =
+      plan_memory(small_config(), small_sizes(),
+                  {.memory_bytes = 0, .context_length = 8192, .max_batch = kFewestTokensPerPass});
   EXPECT_EQ(batch_with(least.all_bytes()), kFewestTokensPerPass);
   // A session cannot fill a longer pass.
   EXPECT_EQ(plan_memory(small_config(), small_sizes(),

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "convert/file_calls.h"
-#include "engine/prefix_store_admin.h"
-#include "engine/session_sync.h"
+#include "engine/prefix/prefix_store_admin.h"
+#include "engine/prefix/session_sync.h"
 #include "support/paths.h"
 #include "support/random.h"
 #include "support/tolerance.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/scheduler.h"
+#include "engine/scheduler/scheduler.h"
 #include "support/paths.h"
 #include "support/random.h"
 

@@ -4,7 +4,7 @@
 
 #include "engine/decoder.h"
 #include "engine/session_sync_fixture.h"
-#include "runtime/session_image.h"
+#include "runtime/snapshot/session_image.h"
 #include "support/tolerance.h"
 
 namespace moeflux {

@@ -6,8 +6,8 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/prefix_store_scan.h"
-#include "engine/session_sync.h"
+#include "engine/prefix/prefix_store_scan.h"
+#include "engine/prefix/session_sync.h"
 #include "support/paths.h"
 #include "support/random.h"
 

@@ -7,8 +7,8 @@
 #include "engine/engine.h"
 #include "support/expect_error.h"
 #include "support/paths.h"
-#include "text/reply_format.h"
-#include "text/reply_markup.h"
+#include "text/replies/reply_format.h"
+#include "text/replies/reply_markup.h"
 #include "text/tiny_tokenizer.h"
 
 namespace moeflux {

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "engine/verify.h"
+#include "engine/verify/verify.h"
 #include "source/safetensors.h"
 #include "support/loaded_model.h"
 #include "support/paths.h"

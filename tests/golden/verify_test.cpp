@@ -1,5 +1,5 @@
 // That verification fails when it should: wrong values, wrong files.
-#include "engine/verify.h"
+#include "engine/verify/verify.h"
 
 #include <cstring>
 #include <limits>

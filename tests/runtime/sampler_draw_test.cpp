@@ -7,8 +7,8 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/counter_rng.h"
-#include "runtime/sampler.h"
+#include "runtime/sampling/counter_rng.h"
+#include "runtime/sampling/sampler.h"
 
 namespace moeflux {
 namespace {

@@ -10,9 +10,9 @@
 
 #include "backends/backend.h"
 #include "base/memory_budget.h"
-#include "runtime/session_image.h"
-#include "runtime/snapshot.h"
-#include "runtime/snapshot_stream.h"
+#include "runtime/snapshot/session_image.h"
+#include "runtime/snapshot/snapshot.h"
+#include "runtime/snapshot/snapshot_stream.h"
 #include "support/random.h"
 
 namespace moeflux::test {

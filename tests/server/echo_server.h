@@ -5,9 +5,9 @@
 #include <mutex>
 #include <thread>
 
+#include "server/dialects/openai/errors.h"
+#include "server/http/http_server.h"
 #include "server/http_client.h"
-#include "server/http_server.h"
-#include "server/openai_errors.h"
 
 namespace moeflux::test {
 

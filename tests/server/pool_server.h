@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <memory>
 
-#include "server/error_forms.h"
+#include "server/dialects/error_forms.h"
+#include "server/http/http_server.h"
 #include "server/http_client.h"
-#include "server/http_server.h"
 #include "server/server_app.h"
 #include "support/paths.h"
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "server/exchange.h"
+#include "server/http/exchange.h"
 
 namespace moeflux::test {
 

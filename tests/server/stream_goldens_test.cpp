@@ -4,10 +4,10 @@
 
 #include <gtest/gtest.h>
 
-#include "server/ollama_answer.h"
-#include "server/openai_answer.h"
+#include "server/dialects/ollama/answer.h"
+#include "server/dialects/openai/answer.h"
+#include "server/dialects/responses/answer.h"
 #include "server/recording_exchange.h"
-#include "server/responses_answer.h"
 
 namespace moeflux::test {
 namespace {

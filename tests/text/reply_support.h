@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "support/random.h"
-#include "text/reply_parser.h"
+#include "text/replies/reply_parser.h"
 
 namespace moeflux::test {
 

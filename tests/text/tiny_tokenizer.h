@@ -8,8 +8,8 @@
 
 #include "base/json.h"
 #include "support/paths.h"
-#include "text/byte_alphabet.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/byte_alphabet.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace moeflux::test {
 

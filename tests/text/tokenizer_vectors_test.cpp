@@ -7,9 +7,9 @@
 #include "base/json.h"
 #include "base/utf8.h"
 #include "support/paths.h"
-#include "text/flash_moe_vocab.h"
-#include "text/stream_decoder.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/flash_moe_vocab.h"
+#include "text/tokenizer/stream_decoder.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace moeflux {
 namespace {

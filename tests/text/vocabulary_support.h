@@ -10,7 +10,7 @@
 #include "support/random.h"
 #include "text/grammar/token_masks.h"
 #include "text/grammar_support.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace moeflux::test {
 

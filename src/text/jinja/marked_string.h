@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "text/marked_text.h"
+#include "text/chat/marked_text.h"
 
 namespace moeflux::jinja {
 

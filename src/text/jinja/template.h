@@ -10,8 +10,8 @@
 #include <string_view>
 
 #include "base/json.h"
+#include "text/chat/marked_text.h"
 #include "text/jinja/runtime.h"
-#include "text/marked_text.h"
 
 namespace moeflux::jinja {
 

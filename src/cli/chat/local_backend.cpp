@@ -1,0 +1,203 @@
+#include "cli/chat/local_backend.h"
+
+#include <chrono>
+
+#include "base/error.h"
+#include "cli/conversation.h"
+#include "cli/options/model_options.h"
+#include "cli/reports/run_stats.h"
+#include "engine/prefix/session_sync.h"
+#include "text/replies/reply_history.h"
+
+namespace moeflux::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+ChatEnd end_of(StopReason reason) {
+  switch (reason) {
+    case StopReason::MaxTokens:
+      return ChatEnd::Length;
+    case StopReason::ContextFull:
+      return ChatEnd::ContextFull;
+    case StopReason::Cancelled:
+      return ChatEnd::Stopped;
+    default:
+      return ChatEnd::Complete;
+  }
+}
+
+// Passes pieces of a reply on to whoever shows them, and keeps them.
+class ReplyStream {
+ public:
+  ReplyStream(std::unique_ptr<ReplyParser> parser, const ChatEvents& events, Reply& reply)
+      : parser_(std::move(parser)), events_(events), reply_(reply) {}
+
+  void feed(std::string_view text) { pass_on(parser_->feed(text)); }
+  void finish(ReplyEnd end) { pass_on(parser_->finish(end)); }
+
+ private:
+  void pass_on(const ReplyPieces& pieces) {
+    reply_.add(pieces);
+    for (const ReplyPiece& piece : pieces) {
+      if (const auto* text = std::get_if<ContentDelta>(&piece)) {
+        if (events_.on_text) events_.on_text(text->text);
+      } else if (const auto* thought = std::get_if<ReasoningDelta>(&piece)) {
+        if (events_.on_thought) events_.on_thought(thought->text);
+      } else if (const auto* call = std::get_if<ToolCallBegin>(&piece)) {
+        if (events_.on_call) events_.on_call(call->name);
+      }
+    }
+  }
+
+  std::unique_ptr<ReplyParser> parser_;
+  const ChatEvents& events_;
+  Reply& reply_;
+};
+
+}  // namespace
+
+LocalBackend::LocalBackend(std::unique_ptr<Engine> engine, const PrefixOptions& prefix,
+                           DraftOptions drafts)
+    : engine_(std::move(engine)),
+      drafts_(drafts),
+      read_ahead_(prefix.ahead),
+      defaults_(resolve_sampling({}, engine_->source())),
+      session_(engine_->new_session()) {
+  if (prefix.store == "off") return;
+  const bool named = prefix.store != "on" && prefix.store != "auto";
+  PrefixStoreOptions options;
+  options.directory = named ? prefix.store : default_prefix_directory();
+  if (prefix.size) options.max_bytes = parse_size(*prefix.size, "--prefix-size");
+  if (options.directory.empty()) {
+    warning_ = "no prefix store: there is no home for it; name a directory with --prefix-store";
+    return;
+  }
+  store_.emplace(std::move(options), prefix_identity(*engine_));
+}
+
+const ReplyProfile& LocalBackend::profile(bool with_tools) {
+  std::optional<ReplyProfile>& known = with_tools ? tool_profile_ : profile_;
+  if (!known) known = detect_reply_profile(engine_->chat_template(with_tools));
+  return *known;
+}
+
+LocalBackend::Prompt LocalBackend::encode(const ChatQuestion& question) {
+  Prompt prompt;
+  prompt.chat.tools = normalize_tools(question.tools);
+  prompt.chat.extra = question.extra;
+  const bool with_tools = has_tools(prompt.chat);
+  prompt.chat.messages = normalize_messages(question.messages, profile(with_tools));
+  const MarkedText rendered = engine_->chat_template(with_tools).render(prompt.chat);
+  prompt.tokens = engine_->tokenizer().encode(rendered);
+  prompt.opens_thought = prompt_opens_thought(rendered);
+  return prompt;
+}
+
+void LocalBackend::check_length(const Prompt& prompt) const {
+  const auto n = std::ssize(prompt.tokens);
+  if (n < session_.max_length()) return;
+  fail(Errc::LimitExceeded,
+       "the conversation has {} tokens and the context holds {}: /undo or /clear makes it shorter, "
+       "a larger -c at the start holds more",
+       n, session_.max_length());
+}
+
+GenerateResult LocalBackend::generate_from(const Prompt& prompt, const GenerateRequest& request,
+                                           GenerateEvents events, const ChatEvents& chat_events) {
+  const ChatTemplate& chat_template = engine_->chat_template(has_tools(prompt.chat));
+  const PrefixPoints points =
+      find_prefix_points(chat_template, engine_->tokenizer(), prompt.chat, prompt.tokens);
+  SessionSync sync(*engine_, store_ ? &*store_ : nullptr);
+  events.feed_prompt = [&](std::span<const TokenId> tokens, const FeedTokens& feed) {
+    reused_ = sync.sync(session_, tokens);
+    if (chat_events.on_prompt)
+      chat_events.on_prompt(std::ssize(tokens) - reused_.n_tokens, reused_.n_tokens);
+    sync.feed(session_, tokens, points.positions, feed);
+  };
+  GenerateResult result = generate(*engine_, session_, request, events);
+  if (points.answer_stays && result.reason != StopReason::Cancelled) sync.remember(session_);
+  return result;
+}
+
+ChatReply LocalBackend::answer(const ChatQuestion& question, const ChatEvents& events) {
+  last_prompt_.reset();
+  const Clock::time_point start = Clock::now();
+  Prompt prompt = encode(question);
+  check_length(prompt);
+  GenerateRequest request;
+  request.prompt = prompt.tokens;
+  request.sampling = resolve_sampling(question.sampling, engine_->source());
+  request.max_tokens = question.max_tokens;
+  request.drafts = drafts_;
+
+  ChatReply answer;
+  ReplyOptions options;
+  options.opens_thought = prompt.opens_thought;
+  options.tools = prompt.chat.tools;
+  const ReplyFormat format = profile(has_tools(prompt.chat)).format;
+  request.shown_special = special_marker_tokens(
+      has_tools(prompt.chat) ? format : ReplyFormat::Plain, engine_->tokenizer());
+  ReplyStream stream(make_reply_parser(format, options), events, answer.reply);
+  GenerateEvents generate_events;
+  generate_events.cancelled = events.cancelled;
+  generate_events.on_text = [&](std::string_view text) {
+    if (answer.first_token_seconds == 0) answer.first_token_seconds = seconds_since(start);
+    stream.feed(text);
+  };
+  reused_ = {};
+  last_ = generate_from(prompt, request, generate_events, events);
+  stream.finish(last_->reason == StopReason::EndToken ? ReplyEnd::Complete : ReplyEnd::Cut);
+
+  answer.end = end_of(last_->reason);
+  answer.n_prompt = std::ssize(prompt.tokens);
+  answer.n_cached = reused_.n_tokens;
+  answer.n_answer = std::ssize(last_->tokens);
+  answer.prompt_seconds = last_->prefill_seconds;
+  answer.answer_seconds = last_->decode_seconds;
+  const LayerActivity total = last_->decode.total();
+  answer.hits = total.hits;
+  answer.misses = total.misses;
+  if (answer.end == ChatEnd::Complete && answer.reply.calls.empty()) {
+    last_prompt_ = std::move(prompt);
+    last_answer_ = answer.reply.content;
+  }
+  return answer;
+}
+
+void LocalBackend::between_turns(const std::function<bool()>& cancelled) {
+  if (!read_ahead_ || !last_prompt_) return;
+  const Prompt prompt = *std::exchange(last_prompt_, std::nullopt);
+  const std::vector<TokenId> tokens =
+      next_turn_prefix(engine_->chat_template(has_tools(prompt.chat)), engine_->tokenizer(),
+                       prompt.chat, last_answer_);
+  const auto n = std::ssize(tokens);
+  if (n < 2 || n > session_.max_length()) return;
+  SessionSync sync(*engine_, store_ ? &*store_ : nullptr);
+  sync.sync(session_, tokens);
+  try {
+    sync.prefill(session_, tokens, std::span(&n, 1), cancelled);
+  } catch (const Error& error) {
+    if (error.code() != Errc::Cancelled) throw;
+  }
+}
+
+std::string LocalBackend::statistics() const {
+  if (!last_) return "";
+  return fmt::format("{}{:<10}{:>6} tokens of the prompt were there already, from: {}\n",
+                     stats_text(*engine_, *last_), "prefix", reused_.n_tokens,
+                     prefix_origin_name(reused_.origin));
+}
+
+std::string LocalBackend::warning() {
+  std::string text = std::exchange(warning_, {});
+  if (text.empty() && store_ && !store_has_warned_) text = store_->warning();
+  store_has_warned_ = store_has_warned_ || !text.empty();
+  return text;
+}
+
+}  // namespace moeflux::cli

@@ -1,0 +1,271 @@
+#include "cli/chat/loop.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "cli/chat/safe_text.h"
+#include "cli/terminal/text_input.h"
+
+namespace moeflux::cli {
+namespace {
+
+constexpr const char* kPrompt = ">>> ";
+constexpr const char* kMorePrompt = "... ";
+constexpr std::chrono::milliseconds kTwice{1500};  // between two Ctrl-C that mean to leave
+constexpr std::size_t kShownMessages = 10;
+constexpr std::size_t kTitleBytes = 60;
+
+bool input_waits() {
+  pollfd input{STDIN_FILENO, POLLIN, 0};
+  return ::poll(&input, 1, 0) > 0;
+}
+
+bool is_blank(const std::string& text) {
+  return text.find_first_not_of(" \t\r\n") == std::string::npos;
+}
+
+}  // namespace
+
+std::string session_list(const ChatStore& store) {
+  std::string text;
+  for (const ChatStore::Entry& entry : store.list()) {
+    std::string title = entry.title.substr(0, kTitleBytes);
+    if (title.size() < entry.title.size()) title += "...";
+    text += fmt::format("{:<28}{:<18}{}\n", safe_line(entry.name), entry.changed, safe_line(title));
+  }
+  return text.empty() ? "no conversation is saved yet\n" : text;
+}
+
+int ChatLoop::run() {
+  while (!quits_) {
+    // Whatever goes wrong with a message, the next one may be better; but where none can be read
+    // the terminal is gone, and so is the reason to go on.
+    guarded([&] {
+      if (const std::string warning = chat_.backend.warning(); !warning.empty())
+        chat_.general.note(warning);
+      chat_.backend.between_turns(input_waits);
+    });
+    const std::optional<Message> message = read_message();
+    if (!message) break;
+    guarded([&] { take(*message); });
+  }
+  if (exit_code_ != 0) return exit_code_;
+  return had_error_ && !chat_.interactive() ? kFailure : kSuccess;
+}
+
+void ChatLoop::guarded(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const std::bad_alloc&) {
+    report("out of memory");
+  } catch (const std::exception& error) {
+    report(error.what());
+  }
+}
+
+std::optional<ChatLoop::Message> ChatLoop::read_message() {
+  InputAssembler assembler;
+  while (true) {
+    const InputLine line = chat_.lines.read(assembler.is_open() ? kMorePrompt : kPrompt);
+    std::optional<std::string> text;
+    switch (line.end) {
+      case InputEnd::Interrupt:
+        if (!on_interrupt()) return std::nullopt;
+        assembler.clear();
+        continue;
+      case InputEnd::EndOfInput:
+        quits_ = true;
+        if (chat_.interactive()) print("\n");
+        text = chat_.interactive() ? std::nullopt : assembler.finish();
+        if (!text) return std::nullopt;
+        break;
+      case InputEnd::Line:
+        text = assembler.add(line.text);
+        break;
+    }
+    if (text && !is_blank(*text)) return Message{std::move(*text), assembler.was_quoted()};
+  }
+}
+
+bool ChatLoop::on_interrupt() {
+  const Clock::time_point now = Clock::now();
+  if (last_interrupt_ && now - *last_interrupt_ < kTwice) {
+    exit_code_ = kInterrupted;
+    return false;
+  }
+  last_interrupt_ = now;
+  print(styled("(Ctrl-C again or Ctrl-D ends the chat)", Style::Dim,
+               chat_.general.color_on_stdout()) +
+        "\n");
+  return true;
+}
+
+void ChatLoop::take(const Message& message) {
+  check_utf8(message.text, "the message");
+  chat_.lines.remember(message.text);
+  const auto command = message.quoted ? std::nullopt : parse_slash(message.text);
+  if (command) {
+    execute(*command);
+  } else {
+    say(message.quoted ? message.text : unescape_slash(message.text));
+  }
+}
+
+void ChatLoop::say(const std::string& text) {
+  chat_.session.add({{"role", "user"}, {"content", text}}, chat_.backend.model());
+  answer();
+}
+
+void ChatLoop::answer() {
+  if (answer_turn(chat_) == TurnEnd::Stopped) last_interrupt_ = Clock::now();
+}
+
+void ChatLoop::execute(const SlashCommand& command) {
+  switch (command.kind) {
+    case SlashKind::Help:
+      return print(slash_help());
+    case SlashKind::Clear:
+      return start_new();
+    case SlashKind::System:
+      return change_system(command.rest);
+    case SlashKind::Save:
+      return save_as(command.rest);
+    case SlashKind::Load:
+      return load(command.rest);
+    case SlashKind::Sessions:
+      return print(session_list(chat_.store));
+    case SlashKind::Set:
+      return change(command.rest);
+    case SlashKind::Show:
+      return print(description());
+    case SlashKind::Stats:
+      if (!chat_.last_reply) return print("nothing was answered yet\n");
+      return print(stats_line(*chat_.last_reply) + "\n" + chat_.backend.statistics());
+    case SlashKind::Retry:
+      return retry();
+    case SlashKind::Undo:
+      return undo();
+    case SlashKind::Quit:
+      quits_ = true;
+      return;
+  }
+}
+
+void ChatLoop::start_new() {
+  const std::string system = chat_.session.system();
+  chat_.session = ChatSession();
+  chat_.session.name = chat_.store.new_name();
+  chat_.session.set_system(system, chat_.backend.model());
+  chat_.last_reply.reset();
+  print(fmt::format("a new conversation: {}\n", chat_.session.name));
+}
+
+void ChatLoop::load(const std::string& name) {
+  if (name.empty()) fail(Errc::BadInput, "/load needs a name; /sessions lists them");
+  chat_.session = chat_.store.load(name);
+  chat_.last_reply.reset();
+  print(fmt::format("{}: {} messages\n", name, chat_.session.messages.size()));
+  if (chat_.interactive()) show_conversation();
+}
+
+void ChatLoop::save_as(const std::string& name) {
+  if (!chat_.store.is_on())
+    fail(Errc::NotFound, "nothing can be saved: there is no home for it; set XDG_STATE_HOME");
+  if (name.empty()) fail(Errc::BadInput, "/save needs a name");
+  check_session_name(name);
+  if (!chat_.session.last_question()) fail(Errc::BadInput, "there is nothing to save yet");
+  if (name != chat_.session.name && chat_.store.has(name))
+    fail(Errc::BadInput, "there is a conversation \"{}\" already; take another name", name);
+  ChatSession named = chat_.session;
+  named.name = name;
+  chat_.store.save(named);
+  chat_.session = std::move(named);
+  print(fmt::format("saved as {}\n", name));
+}
+
+void ChatLoop::change_system(const std::string& text) {
+  if (text.empty()) {
+    const std::string system = chat_.session.system();
+    return print(system.empty() ? "no system message\n" : safe_text(system) + "\n");
+  }
+  chat_.session.set_system(text == "\"\"" ? "" : text, chat_.backend.model());
+  chat_.store.save(chat_.session);
+  print("the system message is changed\n");
+}
+
+void ChatLoop::change(const std::string& rest) {
+  if (rest.empty()) return print(describe_settings(chat_.settings, chat_.backend.defaults()));
+  const std::size_t end = std::min(rest.find_first_of(" \t="), rest.size());
+  const std::size_t value = std::min(rest.find_first_not_of(" \t=", end), rest.size());
+  change_setting(chat_.settings, rest.substr(0, end), rest.substr(value));
+}
+
+void ChatLoop::retry() {
+  const auto question = chat_.session.last_question();
+  if (!question) fail(Errc::BadInput, "there is no question to answer again");
+  // An answer that fails must not cost the one there is.
+  const ChatSession before = chat_.session;
+  chat_.session.cut(*question + 1);
+  try {
+    answer();
+  } catch (...) {
+    chat_.session = before;
+    throw;
+  }
+  if (!chat_.session.last_question() || chat_.session.messages.size() <= *question)
+    chat_.session = before;
+}
+
+void ChatLoop::undo() {
+  const auto question = chat_.session.last_question();
+  if (!question) fail(Errc::BadInput, "there is nothing to take back");
+  const std::string text = text_of(chat_.session.messages[*question]);
+  chat_.session.cut(*question);
+  chat_.store.save(chat_.session);
+  print(fmt::format("taken back: {}\n", safe_line(text.substr(0, text.find('\n')))));
+}
+
+std::string ChatLoop::description() const {
+  std::string text = fmt::format("  {:<18}{}\n", "model", safe_line(chat_.backend.model()));
+  if (const std::int64_t n = chat_.backend.context_length(); n > 0)
+    text += fmt::format("  {:<18}{} tokens\n", "context", n);
+  text += fmt::format("  {:<18}{}, {} messages\n", "session", chat_.session.name,
+                      chat_.session.messages.size());
+  if (const std::string system = chat_.session.system(); !system.empty())
+    text += fmt::format("  {:<18}{}\n", "system", safe_line(system));
+  if (!chat_.tools.empty())
+    text += fmt::format("  {:<18}{}\n", "tools", fmt::join(chat_.tools.names(), ", "));
+  return text + describe_settings(chat_.settings, chat_.backend.defaults());
+}
+
+void ChatLoop::show_conversation() const {
+  const Json& messages = chat_.session.messages;
+  std::size_t first = messages.size() - std::min(messages.size(), kShownMessages);
+  const bool color = chat_.general.color_on_stdout();
+  if (first > 0)
+    print(styled(fmt::format("({} earlier messages)", first), Style::Dim, color) + "\n");
+  for (; first < messages.size(); ++first) {
+    const Json& message = messages[first];
+    if (message["role"] == "user") {
+      print(styled(kPrompt, Style::Bold, color) + safe_text(text_of(message)) + "\n");
+    } else if (message["role"] == "assistant" && !text_of(message).empty()) {
+      AnswerView view(view_options(chat_), [](std::string_view text) { write_stdout(text); });
+      view.text(text_of(message));
+      view.finish();
+      if (message.contains("stopped")) print(styled("[stopped]", Style::Yellow, color) + "\n");
+    }
+  }
+}
+
+void ChatLoop::report(const std::string& message) {
+  had_error_ = true;
+  write_stderr(fmt::format("moeflux: {} {}\n",
+                           styled("error:", Style::Red, chat_.general.color_on_stderr()), message));
+}
+
+void ChatLoop::print(const std::string& text) const {
+  write_stdout(text);
+}
+
+}  // namespace moeflux::cli

@@ -1,0 +1,98 @@
+// moeflux ls: the models of a directory.
+#include <algorithm>
+#include <ctime>
+#include <memory>
+
+#include "base/json.h"
+#include "base/memory_budget.h"
+#include "cli/commands/commands.h"
+#include "cli/options/general_options.h"
+#include "cli/options/model_options.h"
+#include "engine/model_catalog.h"
+
+namespace moeflux::cli {
+namespace {
+
+struct LsArguments {
+  ModelOptions model;
+  GeneralOptions general;
+  bool json = false;
+};
+
+std::string time_text(std::int64_t seconds, const char* format) {
+  const std::time_t time = seconds;
+  std::tm parts{};
+  if (::gmtime_r(&time, &parts) == nullptr) return "-";
+  char text[40];
+  return {text, std::strftime(text, sizeof text, format, &parts)};
+}
+
+Json to_json(const std::vector<CatalogEntry>& models) {
+  Json list = Json::array();
+  for (const CatalogEntry& model : models) {
+    const auto or_null = [](const auto& value, bool known) { return known ? Json(value) : Json(); };
+    list.push_back({{"name", model.name},
+                    {"path", model.path},
+                    {"bytes", model.bytes},
+                    {"modified", time_text(model.modified, "%Y-%m-%dT%H:%M:%SZ")},
+                    {"format", or_null(model.format, !model.format.empty())},
+                    {"family", or_null(model.family, !model.family.empty())},
+                    {"parameters", or_null(model.n_parameters, model.n_parameters > 0)},
+                    {"expert_bits", or_null(model.expert_bits, model.expert_bits > 0)},
+                    {"problem", or_null(model.problem, !model.problem.empty())}});
+  }
+  return list;
+}
+
+std::string to_text(const std::vector<CatalogEntry>& models) {
+  std::size_t width = 4, family = 6;
+  for (const CatalogEntry& model : models) {
+    width = std::max(width, model.name.size());
+    family = std::max(family, model.family.size());
+  }
+  const auto row = [&](const auto& name, const auto& size, const auto& format, const auto& kind,
+                       const auto& bits, const auto& modified) {
+    return fmt::format("{:<{}}  {:>10}  {:<11}  {:<{}}  {:>4}  {}\n", name, width, size, format,
+                       kind, family, bits, modified);
+  };
+  std::string text = row("NAME", "SIZE", "FORMAT", "FAMILY", "BITS", "MODIFIED");
+  for (const CatalogEntry& model : models) {
+    const auto or_dash = [](const std::string& word) { return word.empty() ? "-" : word; };
+    text += row(model.name, format_bytes(model.bytes), or_dash(model.format), or_dash(model.family),
+                model.expert_bits > 0 ? fmt::format("{:.1f}", model.expert_bits) : "-",
+                time_text(model.modified, "%Y-%m-%d %H:%M"));
+    if (!model.problem.empty()) text += fmt::format("  cannot be used: {}\n", model.problem);
+  }
+  return text;
+}
+
+int run(const LsArguments& options, const std::vector<std::string>& arguments) {
+  const std::string directory = arguments.empty() ? models_directory(options.model) : arguments[0];
+  const std::vector<CatalogEntry> models = list_models(directory);
+  if (options.json) {
+    write_stdout(dump_json(to_json(models), 2) + "\n");
+  } else if (models.empty()) {
+    options.general.note(fmt::format("there are no models in {}", directory));
+  } else {
+    write_stdout(to_text(models));
+  }
+  return kSuccess;
+}
+
+}  // namespace
+
+void add_ls_command(CommandLine& line) {
+  const auto options = std::make_shared<LsArguments>();
+  Command& command = line.add("ls", "List the models of a directory.");
+  command.arguments("[DIR]", 1);
+  command.flag("--json", options->json, "print the list as JSON");
+  add_models_option(command, options->model);
+  add_general_options(command, options->general);
+  command.example("ls").example("ls /data/models").example("ls --json | jq '.[].name'");
+  command.note("BITS are those stored per weight of an expert, scales included. Times are UTC.")
+      .note("Wherever a command takes a model, a name of this list will do.");
+  command.run(
+      [options](const std::vector<std::string>& arguments) { return run(*options, arguments); });
+}
+
+}  // namespace moeflux::cli

@@ -1,0 +1,239 @@
+#include "cli/options/model_options.h"
+
+#include <charconv>
+#include <cmath>
+#include <string_view>
+
+#include "base/error.h"
+#include "cli/options/environment.h"
+#include "cli/terminal/interrupt.h"
+#include "cli/terminal/progress.h"
+
+namespace moeflux::cli {
+namespace {
+
+constexpr std::int64_t kMaxThreads = 1024;
+
+constexpr int kMaxDrafts = 16;
+
+std::uint64_t memory_limit(const ModelOptions& options) {
+  return options.ram ? parse_size(*options.ram, "--ram") : 0;
+}
+
+ReaderKind reader_kind(const std::string& name) {
+  if (name == "auto") return ReaderKind::Auto;
+  if (name == "uring") return ReaderKind::Uring;
+  if (name == "pool") return ReaderKind::Pool;
+  throw UsageError(fmt::format("--reader: \"{}\" is not one of auto, uring, pool", name));
+}
+
+std::optional<int> number_or_auto(const std::string& text, const char* option, int least) {
+  if (text == "auto") return std::nullopt;
+  int number = -1;
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (result.ec != std::errc() || result.ptr != text.data() + text.size() || number < least) {
+    throw UsageError(
+        fmt::format("{}: \"{}\" is neither auto nor a number from {} on", option, text, least));
+  }
+  return number;
+}
+
+}  // namespace
+
+std::uint64_t parse_size(const std::string& text, const std::string& option) {
+  double value = 0;
+  const char* end = text.data() + text.size();
+  const auto result = std::from_chars(text.data(), end, value);
+  std::string_view unit(result.ptr, static_cast<std::size_t>(end - result.ptr));
+  int power = 0;
+  if (!unit.empty()) {
+    power = static_cast<int>(std::string_view("KMGT").find(static_cast<char>(unit[0] & ~0x20))) + 1;
+    if (power > 0) unit.remove_prefix(1);
+    for (const std::string_view end_of_unit : {"B", "b", "iB", "ib"}) {
+      if (unit == end_of_unit) unit = {};
+    }
+  }
+  const double bytes = value * std::pow(1024.0, power);
+  if (result.ec != std::errc() || !unit.empty() || !(bytes >= 1 && bytes < 1e18)) {
+    throw UsageError(fmt::format("{}: \"{}\" is not a size such as 6G or 512M", option, text));
+  }
+  return static_cast<std::uint64_t>(bytes);
+}
+
+void add_model_option(Command& command, ModelOptions& options) {
+  command.group("Model")
+      .option("-m,--model", options.model, "PATH",
+              "path, or name in --models (default: the bundled model)")
+      .env("MOEFLUX_MODEL")
+      .fallback(options.default_model);
+  add_models_option(command, options);
+}
+
+void add_models_option(Command& command, ModelOptions& options) {
+  command.group("Model")
+      .option("--models", options.models, "DIR", "directory of models that are called by name")
+      .env("MOEFLUX_MODELS");
+}
+
+void add_machine_options(Command& command, ModelOptions& options) {
+  command.group("Model")
+      .option("-c,--ctx-size", options.context, "N",
+              fmt::format("tokens of context (default: the model's, at most {})", kDefaultContext))
+      .option("-t,--threads", options.threads, "N", "threads (default: one per physical core)")
+      .env("MOEFLUX_THREADS")
+      .option("--ram", options.ram, "SIZE",
+              "ceiling for memory, such as 6G (default: what is free)")
+      .env("MOEFLUX_RAM");
+  add_precision_options(command, options);
+  add_streaming_options(command, options);
+}
+
+void add_precision_options(Command& command, ModelOptions& options) {
+  command.group("Model")
+      .option("--precision", options.precision, "NAME",
+              fmt::format("rounding of activations: exact, fine, fast (default: {})",
+                          options.precision))
+      .flag("--exact", options.exact, "short for --precision exact")
+      .command_line_only()  // or it would go before a --precision that is given there
+      .option("-b,--batch", options.batch, "N",
+              "tokens of a prompt per pass (default: as many as memory suggests)")
+      .option("--kv", options.kv, "TYPE",
+              fmt::format("keys and values of the context as f32, f16, bf16 or q8 (default: {})",
+                          options.kv));
+}
+
+void add_streaming_options(Command& command, ModelOptions& options) {
+  std::vector<std::string> policies;
+  for (const PolicyInfo& policy : policy_list()) policies.emplace_back(policy.name);
+  command.group("Streaming")
+      .option("--reader", options.reader, "KIND",
+              "auto, uring or pool: how experts are read (default: auto)")
+      .option(
+          "--cache-policy", options.cache_policy, "NAME",
+          fmt::format("which experts to give up: {} (default: {})", policy_names(), kDefaultPolicy))
+      .choices(std::move(policies))
+      .option("--lookahead", options.lookahead, "N",
+              "experts per layer to read ahead by guess; auto: as it pays (default)")
+      .option("--reads-at-once", options.reads_at_once, "N",
+              "experts to read at once; auto: what keeps the drive busy (default)")
+      .flag("--preload", options.preload, "fill the expert cache before the first token")
+      .flag("--no-profile", options.no_profile, "neither use nor keep a profile of expert usage");
+}
+
+int thread_count(const ModelOptions& options) {
+  const std::int64_t n = options.threads.value_or(0);
+  if (n < 0 || n > kMaxThreads)
+    throw UsageError(fmt::format("--threads must be from 0 (every core) to {}", kMaxThreads));
+  return static_cast<int>(n);
+}
+
+Precision parse_precision(const ModelOptions& options) {
+  if (options.exact) return Precision::Exact;
+  for (const Precision precision : {Precision::Exact, Precision::Fine, Precision::Fast}) {
+    if (options.precision == precision_name(precision)) return precision;
+  }
+  throw UsageError(
+      fmt::format("--precision: \"{}\" is not one of exact, fine, fast", options.precision));
+}
+
+KvType parse_kv_type(const ModelOptions& options) {
+  for (const KvType type : kAllKvTypes) {
+    if (options.kv == kv_type_name(type)) return type;
+  }
+  throw UsageError(fmt::format("--kv: \"{}\" is not one of f32, f16, bf16, q8", options.kv));
+}
+
+void add_draft_option(Command& command, ModelOptions& options) {
+  command.group("Answer").option(
+      "--draft", options.draft, "KIND",
+      fmt::format("guess tokens ahead: off, mtp, ngram or auto; mtp:2: always 2 (default: {})",
+                  options.draft));
+}
+
+DraftOptions parse_drafts(const ModelOptions& options) {
+  const std::size_t colon = options.draft.find(':');
+  const std::string kind = options.draft.substr(0, colon);
+  DraftOptions drafts{.mtp = kind == "auto" || kind == "mtp",
+                      .ngram = kind == "auto" || kind == "ngram"};
+  if (!drafts.any() && (kind != "off" || colon != std::string::npos)) {
+    throw UsageError(
+        fmt::format("--draft: \"{}\" is not one of auto, mtp, ngram, off, or one of "
+                    "the first three with a number as in mtp:2",
+                    options.draft));
+  }
+  if (colon == std::string::npos) return drafts;
+  const std::string_view text = std::string_view(options.draft).substr(colon + 1);
+  int depth = 0;
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), depth);
+  if (result.ec != std::errc() || result.ptr != text.data() + text.size() || depth < 1 ||
+      depth > kMaxDrafts) {
+    throw UsageError(fmt::format("--draft: \"{}\" is not a number from 1 to {}", text, kMaxDrafts));
+  }
+  drafts.depth = depth;
+  return drafts;
+}
+
+void remark_on_context(const ModelOptions& options, std::int64_t has,
+                       const GeneralOptions& general) {
+  if (!options.context || *options.context <= has) return;
+  general.note(fmt::format("the model's context is {} tokens; -c {} is more than it has", has,
+                           *options.context));
+}
+
+EngineOptions engine_options(const ModelOptions& options) {
+  EngineOptions engine;
+  engine.n_threads = thread_count(options);
+  engine.memory_bytes = memory_limit(options);
+  if (options.context && *options.context < 1) throw UsageError("--ctx-size must be at least 1");
+  if (options.batch && *options.batch < 1) throw UsageError("--batch must be at least 1");
+  engine.max_batch = options.batch.value_or(0);
+  engine.precision = parse_precision(options);
+  engine.kv_type = parse_kv_type(options);
+  engine.context_length = options.context.value_or(0);
+  engine.other_bytes = options.other_bytes;
+  engine.n_sessions = options.n_sessions;
+  engine.n_checkpoints = options.n_checkpoints;
+  if (const DraftOptions drafts = parse_drafts(options); drafts.any())
+    engine.max_drafts = drafts.depth.value_or(kAutoDrafts);
+  engine.reader.kind = reader_kind(options.reader);
+  engine.cache_policy = options.cache_policy;
+  engine.preload = options.preload;
+  if (!options.no_profile && environment().cache_home) {
+    engine.profile_directory = *environment().cache_home;
+  }
+  engine.lookahead = number_or_auto(options.lookahead, "--lookahead", 0);
+  engine.reads_at_once = number_or_auto(options.reads_at_once, "--reads-at-once", 1);
+  if (environment().cpu_isa) engine.cpu_isa = *environment().cpu_isa;
+  return engine;
+}
+
+std::string models_directory(const ModelOptions& options) {
+  if (options.models) return *options.models;
+  fail(Errc::NotFound,
+       "no directory of models is known; give --models DIR, set MOEFLUX_MODELS, or write models = "
+       "\"DIR\" into the configuration file");
+}
+
+std::unique_ptr<Engine> open_engine(const std::string& model, const ModelOptions& options,
+                                    const GeneralOptions& general) {
+  EngineOptions with_progress = engine_options(options);
+  ProgressBar bar(fmt::format("loading {}", model), general.show_progress());
+  with_progress.progress = [&](std::uint64_t done, std::uint64_t total) {
+    throw_if_interrupted();
+    bar.update(done, total, fmt::format("{} of {}", format_bytes(done), format_bytes(total)));
+  };
+  auto engine = std::make_unique<Engine>(model, with_progress);
+  remark_on_context(options, engine->config().context_length, general);
+  if (!engine->profile_warning().empty()) general.note(engine->profile_warning());
+  return engine;
+}
+
+void save_profile(Engine& engine, const GeneralOptions& general) {
+  try {
+    engine.save_profile();
+  } catch (const Error& error) {
+    general.note(error.what());
+  }
+}
+
+}  // namespace moeflux::cli

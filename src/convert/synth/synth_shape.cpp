@@ -1,0 +1,261 @@
+#include "convert/synth/synth_shape.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace moeflux {
+namespace {
+
+// What differs between models of the Qwen3.5 family.
+struct QwenSizes {
+  int d_model, n_layers, n_heads, n_kv_heads, d_head;
+  int n_key_heads, n_value_heads, d_linear_head;
+  int n_experts, top_k, d_expert, n_vocab, context_length;
+};
+
+Json layer_types(int n_layers) {
+  Json types = Json::array();
+  for (int i = 0; i < n_layers; ++i) {
+    types.push_back((i + 1) % 4 == 0 ? "full_attention" : "linear_attention");
+  }
+  return types;
+}
+
+Json qwen_text_config(const QwenSizes& s) {
+  return {{"model_type", "qwen3_5_moe_text"},
+          {"attention_bias", false},
+          {"attn_output_gate", true},
+          {"dtype", "bfloat16"},
+          {"full_attention_interval", 4},
+          {"head_dim", s.d_head},
+          {"hidden_act", "silu"},
+          {"hidden_size", s.d_model},
+          {"layer_types", layer_types(s.n_layers)},
+          {"linear_conv_kernel_dim", 4},
+          {"linear_key_head_dim", s.d_linear_head},
+          {"linear_num_key_heads", s.n_key_heads},
+          {"linear_num_value_heads", s.n_value_heads},
+          {"linear_value_head_dim", s.d_linear_head},
+          {"mamba_ssm_dtype", "float32"},
+          {"max_position_embeddings", s.context_length},
+          {"moe_intermediate_size", s.d_expert},
+          {"mtp_num_hidden_layers", 1},
+          {"mtp_use_dedicated_embeddings", false},
+          {"num_attention_heads", s.n_heads},
+          {"num_experts", s.n_experts},
+          {"num_experts_per_tok", s.top_k},
+          {"num_hidden_layers", s.n_layers},
+          {"num_key_value_heads", s.n_kv_heads},
+          {"rms_norm_eps", 1e-6},
+          {"rope_parameters",
+           {{"mrope_interleaved", true},
+            {"mrope_section", {11, 11, 10}},
+            {"partial_rotary_factor", 0.25},
+            {"rope_theta", 10000000},
+            {"rope_type", "default"}}},
+          {"shared_expert_intermediate_size", s.d_expert},
+          {"tie_word_embeddings", false},
+          {"vocab_size", s.n_vocab}};
+}
+
+Json qwen_config(const QwenSizes& sizes) {
+  return {{"architectures", {"Qwen3_5MoeForConditionalGeneration"}},
+          {"model_type", "qwen3_5_moe"},
+          {"text_config", qwen_text_config(sizes)},
+          {"tie_word_embeddings", false}};
+}
+
+struct DeepseekSizes {
+  int d_model, n_layers, n_dense, n_heads, q_rank, kv_rank, d_nope, d_rope, d_value;
+  int d_ff, n_experts, top_k, n_groups, top_groups, d_expert, n_vocab, context_length;
+};
+
+Json deepseek_config(const DeepseekSizes& s) {
+  return {{"architectures", {"DeepseekV3ForCausalLM"}},
+          {"model_type", "deepseek_v3"},
+          {"attention_bias", false},
+          {"first_k_dense_replace", s.n_dense},
+          {"hidden_act", "silu"},
+          {"hidden_size", s.d_model},
+          {"intermediate_size", s.d_ff},
+          {"kv_lora_rank", s.kv_rank},
+          {"max_position_embeddings", s.context_length},
+          {"moe_intermediate_size", s.d_expert},
+          {"moe_layer_freq", 1},
+          {"n_group", s.n_groups},
+          {"n_routed_experts", s.n_experts},
+          {"n_shared_experts", 1},
+          {"norm_topk_prob", true},
+          {"num_attention_heads", s.n_heads},
+          {"num_experts_per_tok", s.top_k},
+          {"num_hidden_layers", s.n_layers},
+          {"num_key_value_heads", s.n_heads},
+          {"num_nextn_predict_layers", 1},
+          {"q_lora_rank", s.q_rank},
+          {"qk_nope_head_dim", s.d_nope},
+          {"qk_rope_head_dim", s.d_rope},
+          {"rms_norm_eps", 1e-6},
+          {"rope_scaling",
+           {{"beta_fast", 32},
+            {"beta_slow", 1},
+            {"factor", 40},
+            {"mscale", 1.0},
+            {"mscale_all_dim", 1.0},
+            {"original_max_position_embeddings", 4096},
+            {"type", "yarn"}}},
+          {"rope_theta", 10000},
+          {"routed_scaling_factor", 2.5},
+          {"scoring_func", "sigmoid"},
+          {"tie_word_embeddings", false},
+          {"topk_group", s.top_groups},
+          {"topk_method", "noaux_tc"},
+          {"torch_dtype", "bfloat16"},
+          {"v_head_dim", s.d_value},
+          {"vocab_size", s.n_vocab}};
+}
+
+struct Known {
+  const char* name;
+  bool listed;
+  int depth;
+  SynthShape (*make)(int n_layers);
+};
+
+SynthShape qwen(QwenSizes sizes, int n_layers, int router_bits, DType a_log) {
+  sizes.n_layers = n_layers;
+  return {.name = {}, .config = qwen_config(sizes), .router_bits = router_bits, .a_log = a_log};
+}
+
+SynthShape deepseek(DeepseekSizes sizes, int n_layers) {
+  sizes.n_layers = n_layers;
+  return {.name = {}, .config = deepseek_config(sizes), .router_bits = 16};
+}
+
+const Known kKnown[] = {
+    {"qwen3.6-35b-a3b", true, 40,
+     [](int n_layers) {
+       return qwen({.d_model = 2048,
+                    .n_layers = 0,
+                    .n_heads = 16,
+                    .n_kv_heads = 2,
+                    .d_head = 256,
+                    .n_key_heads = 16,
+                    .n_value_heads = 32,
+                    .d_linear_head = 128,
+                    .n_experts = 256,
+                    .top_k = 8,
+                    .d_expert = 512,
+                    .n_vocab = 248320,
+                    .context_length = 262144},
+                   n_layers, 8, DType::BF16);
+     }},
+    {"qwen3.5-397b-a17b", true, 60,
+     [](int n_layers) {
+       return qwen({.d_model = 4096,
+                    .n_layers = 0,
+                    .n_heads = 32,
+                    .n_kv_heads = 2,
+                    .d_head = 256,
+                    .n_key_heads = 16,
+                    .n_value_heads = 64,
+                    .d_linear_head = 128,
+                    .n_experts = 512,
+                    .top_k = 10,
+                    .d_expert = 1024,
+                    .n_vocab = 248320,
+                    .context_length = 262144},
+                   n_layers, 4, DType::F32);
+     }},
+    {"cogito-v2-671b", true, 61,
+     [](int n_layers) {
+       return deepseek({.d_model = 7168,
+                        .n_layers = 0,
+                        .n_dense = 3,
+                        .n_heads = 128,
+                        .q_rank = 1536,
+                        .kv_rank = 512,
+                        .d_nope = 128,
+                        .d_rope = 64,
+                        .d_value = 128,
+                        .d_ff = 18432,
+                        .n_experts = 256,
+                        .top_k = 8,
+                        .n_groups = 8,
+                        .top_groups = 4,
+                        .d_expert = 2048,
+                        .n_vocab = 128815,
+                        .context_length = 163840},
+                       n_layers);
+     }},
+    // As deep as the large ones, so that tests see what depth does.
+    {"tiny-qwen", false, 40,
+     [](int n_layers) {
+       return qwen({.d_model = 256,
+                    .n_layers = 0,
+                    .n_heads = 4,
+                    .n_kv_heads = 2,
+                    .d_head = 64,
+                    .n_key_heads = 4,
+                    .n_value_heads = 8,
+                    .d_linear_head = 64,
+                    .n_experts = 64,
+                    .top_k = 8,
+                    .d_expert = 64,
+                    .n_vocab = 1088,
+                    .context_length = 8192},
+                   n_layers, 8, DType::BF16);
+     }},
+    {"tiny-deepseek", false, 61,
+     [](int n_layers) {
+       return deepseek({.d_model = 256,
+                        .n_layers = 0,
+                        .n_dense = 3,
+                        .n_heads = 4,
+                        .q_rank = 192,
+                        .kv_rank = 128,
+                        .d_nope = 64,
+                        .d_rope = 64,
+                        .d_value = 64,
+                        .d_ff = 256,
+                        .n_experts = 64,
+                        .top_k = 8,
+                        .n_groups = 8,
+                        .top_groups = 4,
+                        .d_expert = 64,
+                        .n_vocab = 1088,
+                        .context_length = 8192},
+                       n_layers);
+     }},
+};
+
+}  // namespace
+
+std::vector<std::string> synth_shape_names() {
+  std::vector<std::string> names;
+  for (const Known& known : kKnown) {
+    if (known.listed) names.emplace_back(known.name);
+  }
+  return names;
+}
+
+SynthShape synth_shape(std::string_view name, const SynthSize& size) {
+  const auto* known = std::find_if(std::begin(kKnown), std::end(kKnown),
+                                   [&](const Known& k) { return k.name == name; });
+  if (known == std::end(kKnown)) {
+    fail(Errc::NotFound, "there is no model shape \"{}\"; known: {}", name,
+         fmt::join(synth_shape_names(), ", "));
+  }
+  const int n_layers = size.n_layers.value_or(known->depth);
+  if (n_layers < 1 || n_layers > known->depth) {
+    fail(Errc::BadInput, "{} has {} layers: give from 1 to {}, not {}", name, known->depth,
+         known->depth, n_layers);
+  }
+  SynthShape shape = known->make(n_layers);
+  shape.name = name;
+  shape.depth = known->depth;
+  shape.mtp = size.mtp;
+  return shape;
+}
+
+}  // namespace moeflux

@@ -1,0 +1,153 @@
+// Runs the jobs of many users on one engine: the one owner of its sessions.
+//
+// step() makes one forward pass for all of them: a row for every job that decodes, and a slice of
+// the prompts (scheduler_pass.h). Each expert is fetched once for all rows that chose it. What a
+// job answers does not depend on its neighbours, on when it came, or on how its prompt was sliced:
+// every row of a pass is computed on its own, and every draw depends on the job's seed and step
+// alone.
+//
+// At most n_sessions jobs run; others wait, first come, first served, and beyond max_waiting are
+// refused. A pass that fails ends the jobs that were in it, each with the cause, and nobody else.
+// Used by one thread; SchedulerThread stands before it for many.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/scheduler/scheduler_job.h"
+#include "engine/scheduler/scheduler_sessions.h"
+#include "engine/scheduler/scheduler_task.h"
+#include "runtime/sampling/sampler.h"
+
+namespace moeflux {
+
+enum class Milestone { Message, Prompt, Answer };  // keep_at; all of the prompt; the job's end
+
+// What others do with a session while a job has it. Each may be empty.
+struct SessionHooks {
+  // Brings the session to where it can go on with a beginning of `tokens`, less than all of them.
+  // Empty: it is rewound. Throws Error, which ends the job.
+  std::function<void(Session&, std::span<const TokenId> tokens)> sync = {};
+  // The session has come to a place worth coming back to. Empty: a checkpoint is set, but for
+  // answers. An Error is counted and goes no further.
+  std::function<void(Session&, Milestone)> remember = {};
+  // At most `count` guesses of what follows the session's tokens and then `next`.
+  std::function<void(Session&, TokenId next, int count, std::vector<TokenId>& drafts)> draft = {};
+  // Where the pass over the session's next n tokens leaves its hidden rows, see Span::hidden.
+  std::function<float*(Session&, std::int64_t n)> hidden = {};
+  // A pass in which one job decoded alone has brought it so many tokens, drafting included.
+  std::function<void(std::int64_t n_tokens, double seconds)> verified = {};
+};
+
+struct SchedulerOptions {
+  int n_sessions = 1;              // as many as the engine was opened for
+  std::size_t max_waiting = 64;    // jobs without a session
+  std::int64_t slice_tokens = 64;  // of prompts in one pass, while others decode
+  int max_drafts = 0;              // per job and pass; at most what the engine was opened for
+  std::size_t draft_jobs = 1;      // drafts are made while at most so many decode
+  std::int64_t keep_every = 0;     // tokens of a prompt, besides its keep_at; 0: never
+  SessionHooks hooks = {};
+  ForwardObserver* observer = nullptr;  // of every pass
+  // Asked during a pass, from the thread that runs it: a pass all of whose jobs are cancelled is
+  // broken off before its next layer. Empty: passes are made to the end.
+  std::function<bool(JobId)> is_cancelled = {};
+  // Told, from that thread, when a job has got a session and when one has ended, before the job's
+  // own event: stats() says something new.
+  std::function<void()> changed = {};
+};
+
+struct SchedulerStats {
+  std::uint64_t passes = 0;
+  std::uint64_t prompt_rows = 0, decode_rows = 0;  // drafts are rows
+  std::uint64_t experts_requested = 0;             // once for all rows of a pass
+  std::uint64_t experts_missed = 0;
+  std::uint64_t bytes_read = 0;  // of experts: missed, guessed and warmed
+  std::uint64_t n_finished = 0, n_cancelled = 0, n_failed = 0;  // jobs
+  std::uint64_t n_not_remembered = 0;
+  std::size_t n_waiting = 0, n_running = 0;
+
+  std::uint64_t rows() const { return prompt_rows + decode_rows; }
+  double bytes_per_row() const;
+};
+
+class Scheduler {
+ public:
+  // `engine` must outlive this, and nobody else runs it. Throws Error(OutOfMemory) where it was
+  // opened for fewer sessions.
+  Scheduler(Engine& engine, SchedulerOptions options);
+
+  // Events come from step(), which may also be told of new and cancelled jobs by their receivers.
+  // Throws Error: BadInput for a request that cannot be run, LimitExceeded for a prompt longer than
+  // the context and for one more job than may wait.
+  JobId submit(JobRequest request, JobSink sink);
+
+  // The job ends before the next pass. Nothing happens where it has ended already.
+  void cancel(JobId id);
+  void cancel_all();
+
+  // One forward pass, or none when nothing is left to do. False: every job has ended.
+  bool step();
+
+  SchedulerStats stats() const;
+  std::size_t n_jobs() const { return running_.size() + waiting_.size(); }
+  std::size_t max_jobs() const { return sessions_.size() + options_.max_waiting; }
+
+  // submit() in two steps, without the limit of waiting jobs. Any thread may do the first: it
+  // touches only what never changes.
+  std::unique_ptr<Job> prepare(JobRequest request, JobSink sink) const;
+  void enqueue(std::unique_ptr<Job> job) { waiting_.push_back(std::move(job)); }
+
+  // What the last pass consisted of.
+  struct PassPart {
+    JobId job;
+    std::int64_t position;  // of its first row
+    std::int64_t n_rows;
+  };
+  const std::vector<PassPart>& last_pass() const { return last_pass_; }
+
+ private:
+  // scheduler.cpp: who is in the next pass
+  void drop_cancelled();
+  void drop_ended();
+  void admit();
+  void begin(Job& job, Session* session);
+  void build_batch();
+  std::int64_t add_drafts(Job& job, std::int64_t n_free);
+  void add_span(Job& job, std::int64_t n_rows);
+  std::optional<JobEnded> run_batch();  // how its jobs end, if it fails
+  void tell_drafter(double seconds);
+  void account(const BankStats& before, std::uint64_t bytes_before);
+  void end(Job& job, JobEnded how);
+
+  // scheduler_answer.cpp: what a pass means for a job
+  void advance(Job& job);
+  void draw(Job& job);
+  TokenId sample(const Job& job, std::span<const float> logits);
+  std::optional<JobEnded> take(Job& job, TokenId token, std::span<const float> logits);
+  void remember(Job& job, Milestone milestone);
+
+  Engine& engine_;
+  SchedulerOptions options_;
+  SessionPool sessions_;
+  std::deque<std::unique_ptr<Job>> waiting_;
+  std::vector<std::unique_ptr<Job>> running_;  // in the order they came
+  Sampler sampler_;
+  MemoryBudget::Reservation draft_memory_;
+  std::vector<float> logits_;  // [n_sessions * (1 + max_drafts), n_vocab]
+  std::size_t logits_used_ = 0;
+  // The pass being made: one entry of each for every job in it.
+  std::vector<Job*> served_;
+  std::vector<Span> batch_;
+  std::vector<PassPart> last_pass_;
+  SchedulerStats stats_;
+  mutable std::atomic<JobId> last_id_{0};
+};
+
+}  // namespace moeflux

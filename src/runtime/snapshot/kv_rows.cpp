@@ -1,0 +1,148 @@
+#include "runtime/snapshot/kv_rows.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "quant/codec.h"
+
+namespace moeflux {
+namespace {
+
+std::int64_t element_bytes(KvType type) {
+  switch (type) {
+    case KvType::F32:
+      return 4;
+    case KvType::F16:
+    case KvType::BF16:
+      return 2;
+    case KvType::Q8:
+      return 1;
+  }
+  return 0;
+}
+
+// Part of a tile: n columns of n_lanes positions, elements of kSize bytes. In the tile a column is
+// [16 positions]; outside, a position is `row_stride` bytes further than the one before.
+template <int kSize>
+void copy_out(const std::byte* tile, std::byte* rows, std::int64_t row_stride, std::int64_t n,
+              std::int64_t n_lanes) noexcept {
+  for (std::int64_t c = 0; c < n; ++c) {
+    for (std::int64_t lane = 0; lane < n_lanes; ++lane)
+      std::memcpy(rows + lane * row_stride + c * kSize, tile + (c * kKvLanes + lane) * kSize,
+                  kSize);
+  }
+}
+
+template <int kSize>
+void copy_in(const std::byte* rows, std::byte* tile, std::int64_t row_stride, std::int64_t n,
+             std::int64_t n_lanes) noexcept {
+  for (std::int64_t c = 0; c < n; ++c) {
+    for (std::int64_t lane = 0; lane < n_lanes; ++lane)
+      std::memcpy(tile + (c * kKvLanes + lane) * kSize, rows + lane * row_stride + c * kSize,
+                  kSize);
+  }
+}
+
+// The codes, and the scales of q8, of the positions from `first_lane` on that share a tile. kOut:
+// from the tile to the rows; else the other way, and Byte is const.
+template <bool kOut, class Byte>
+void copy_tile(const KvShape& shape, std::byte* tile, std::int64_t first_lane, Byte* rows,
+               std::int64_t row_stride, std::int64_t n_lanes) noexcept {
+  const auto copy = [&]<int kSize>(std::int64_t tile_offset, std::int64_t row_offset,
+                                   std::int64_t n) {
+    std::byte* at = tile + tile_offset + first_lane * kSize;
+    if constexpr (kOut) {
+      copy_out<kSize>(at, rows + row_offset, row_stride, n, n_lanes);
+    } else {
+      copy_in<kSize>(rows + row_offset, at, row_stride, n, n_lanes);
+    }
+  };
+  const std::int64_t d = shape.d;
+  switch (element_bytes(shape.type)) {
+    case 4:
+      copy.template operator()<4>(0, 0, d);
+      return;
+    case 2:
+      copy.template operator()<2>(0, 0, d);
+      return;
+    default:
+      copy.template operator()<1>(0, 0, d);
+      copy.template operator()<2>(d * kKvLanes, d, (d + kKvQ8Group - 1) / kKvQ8Group);
+  }
+}
+
+template <bool kOut, class Byte>
+void copy_tiles(const KvView& view, std::int64_t first, std::int64_t n, Byte* rows) noexcept {
+  const KvShape& shape = view.shape;
+  const std::int64_t row_stride = shape.n_heads * shape.row_bytes();
+  for (std::int64_t begin = first, end; begin < first + n; begin = end) {
+    end = std::min(begin - begin % kKvLanes + kKvLanes, first + n);
+    for (int head = 0; head < shape.n_heads; ++head) {
+      copy_tile<kOut>(shape, view.at(head, begin), begin % kKvLanes,
+                      rows + (begin - first) * row_stride + head * shape.row_bytes(), row_stride,
+                      end - begin);
+    }
+  }
+}
+
+void decode_q8_row(const std::byte* row, std::int64_t d, float* out) noexcept {
+  for (std::int64_t c = 0; c < d; ++c) {
+    std::uint16_t scale = 0;
+    std::memcpy(&scale, row + d + c / kKvQ8Group * 2, sizeof scale);
+    out[c] = static_cast<float>(static_cast<std::int8_t>(row[c])) * bf16_to_float(scale);
+  }
+}
+
+void check_range(const KvShape& shape, std::int64_t first, std::int64_t n, std::size_t bytes) {
+  MOEFLUX_ASSERT(first >= 0 && n >= 0 && first <= shape.capacity && n <= shape.capacity - first);
+  MOEFLUX_ASSERT(bytes == kv_rows_bytes(shape, n));
+}
+
+}  // namespace
+
+std::uint64_t kv_rows_bytes(const KvShape& shape, std::int64_t n_positions) {
+  return static_cast<std::uint64_t>(n_positions * shape.n_heads * shape.row_bytes());
+}
+
+void export_kv_rows(const KvView& view, std::int64_t first, std::int64_t n,
+                    std::span<std::byte> out) {
+  check_range(view.shape, first, n, out.size());
+  if (view.shape.layout == KvLayout::Tiles) return copy_tiles<true>(view, first, n, out.data());
+  const std::int64_t row = view.shape.row_bytes(), n_heads = view.shape.n_heads;
+  for (std::int64_t i = 0; i < n; ++i) {
+    for (std::int64_t head = 0; head < n_heads; ++head)
+      std::memcpy(out.data() + (i * n_heads + head) * row, view.at(head, first + i),
+                  static_cast<std::size_t>(row));
+  }
+}
+
+void import_kv_rows(const KvView& view, std::int64_t first, std::int64_t n,
+                    std::span<const std::byte> in) {
+  check_range(view.shape, first, n, in.size());
+  if (view.shape.layout == KvLayout::Tiles) return copy_tiles<false>(view, first, n, in.data());
+  const std::int64_t row = view.shape.row_bytes(), n_heads = view.shape.n_heads;
+  for (std::int64_t i = 0; i < n; ++i) {
+    for (std::int64_t head = 0; head < n_heads; ++head)
+      std::memcpy(view.at(head, first + i), in.data() + (i * n_heads + head) * row,
+                  static_cast<std::size_t>(row));
+  }
+}
+
+void decode_kv_rows(const KvShape& shape, std::span<const std::byte> rows, float* out) {
+  const auto row_bytes = static_cast<std::size_t>(shape.row_bytes());
+  MOEFLUX_ASSERT(rows.size() % (row_bytes * static_cast<std::size_t>(shape.n_heads)) == 0);
+  const std::size_t n_rows = rows.size() / row_bytes;
+  if (shape.type == KvType::Q8) {
+    for (std::size_t i = 0; i < n_rows; ++i)
+      decode_q8_row(rows.data() + i * row_bytes, shape.d,
+                    out + i * static_cast<std::size_t>(shape.d));
+    return;
+  }
+  const DType dtype = shape.type == KvType::F32   ? DType::F32
+                      : shape.type == KvType::F16 ? DType::F16
+                                                  : DType::BF16;
+  decode_floats(dtype, rows.data(), static_cast<std::int64_t>(n_rows) * shape.d, out);
+}
+
+}  // namespace moeflux

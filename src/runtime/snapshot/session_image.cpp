@@ -1,0 +1,120 @@
+#include "runtime/snapshot/session_image.h"
+
+#include <cstring>
+
+#include "base/error.h"
+#include "runtime/snapshot/kv_rows.h"
+
+namespace moeflux {
+namespace {
+
+void append_caches(const LayerState& layer, std::vector<KvView>& caches) {
+  if (const auto* attention = std::get_if<AttentionState>(&layer)) {
+    caches.push_back(attention->k.view());
+    caches.push_back(attention->v.view());
+  } else if (const auto* latent = std::get_if<LatentState>(&layer)) {
+    caches.push_back(latent->kv.view());
+  }
+}
+
+// The first `bytes` of `rest`, which then begins behind them.
+template <class Byte>
+std::span<Byte> take(std::span<Byte>& rest, std::uint64_t bytes) {
+  MOEFLUX_ASSERT(bytes <= rest.size());
+  const std::span<Byte> head = rest.first(static_cast<std::size_t>(bytes));
+  rest = rest.subspan(head.size());
+  return head;
+}
+
+std::uint64_t image_bytes(const std::vector<KvView>& caches, std::int64_t n) {
+  std::uint64_t bytes = 0;
+  for (const KvView& view : caches) bytes += kv_rows_bytes(view.shape, n);
+  return bytes;
+}
+
+void export_rows(const std::vector<KvView>& caches, std::int64_t first, std::int64_t n,
+                 std::span<std::byte> out) {
+  MOEFLUX_ASSERT(out.size() == image_bytes(caches, n));
+  for (const KvView& view : caches)
+    export_kv_rows(view, first, n, take(out, kv_rows_bytes(view.shape, n)));
+}
+
+void import_rows(const std::vector<KvView>& caches, std::int64_t first, std::int64_t n,
+                 std::span<const std::byte> in) {
+  MOEFLUX_ASSERT(in.size() == image_bytes(caches, n));
+  for (const KvView& view : caches)
+    import_kv_rows(view, first, n, take(in, kv_rows_bytes(view.shape, n)));
+}
+
+}  // namespace
+
+std::vector<KvView> kv_caches(const Session& session) {
+  std::vector<KvView> caches;
+  for (int i = 0; i < session.n_layers(); ++i) append_caches(session.layer(i), caches);
+  return caches;
+}
+
+std::vector<KvView> mtp_caches(const Session& session) {
+  std::vector<KvView> caches;
+  if (session.has_mtp()) append_caches(session.mtp(), caches);
+  return caches;
+}
+
+std::vector<std::span<std::byte>> recurrent_blocks(const Session& session) {
+  std::vector<std::span<std::byte>> blocks;
+  for (int i = 0; i < session.n_layers(); ++i) {
+    if (const auto* delta = std::get_if<DeltaState>(&session.layer(i))) {
+      blocks.emplace_back(delta->conv.data(), delta->conv.size());
+      blocks.emplace_back(delta->s.data(), delta->s.size());
+    }
+  }
+  return blocks;
+}
+
+std::uint64_t kv_image_bytes(const Session& session, std::int64_t n_positions) {
+  return image_bytes(kv_caches(session), n_positions);
+}
+
+void export_kv(const Session& session, std::int64_t first, std::int64_t n,
+               std::span<std::byte> out) {
+  export_rows(kv_caches(session), first, n, out);
+}
+
+void import_kv(Session& session, std::int64_t first, std::int64_t n,
+               std::span<const std::byte> in) {
+  import_rows(kv_caches(session), first, n, in);
+}
+
+std::uint64_t mtp_image_bytes(const Session& session, std::int64_t n_rows) {
+  return image_bytes(mtp_caches(session), n_rows);
+}
+
+void export_mtp(const Session& session, std::int64_t first, std::int64_t n,
+                std::span<std::byte> out) {
+  export_rows(mtp_caches(session), first, n, out);
+}
+
+void import_mtp(Session& session, std::int64_t first, std::int64_t n,
+                std::span<const std::byte> in) {
+  import_rows(mtp_caches(session), first, n, in);
+}
+
+std::uint64_t recurrent_image_bytes(const Session& session) {
+  std::uint64_t bytes = 0;
+  for (const std::span<std::byte> block : recurrent_blocks(session)) bytes += block.size();
+  return bytes;
+}
+
+void export_recurrent(const Session& session, std::span<std::byte> out) {
+  MOEFLUX_ASSERT(out.size() == recurrent_image_bytes(session));
+  for (const std::span<std::byte> block : recurrent_blocks(session))
+    std::memcpy(take(out, block.size()).data(), block.data(), block.size());
+}
+
+void import_recurrent(Session& session, std::span<const std::byte> in) {
+  MOEFLUX_ASSERT(in.size() == recurrent_image_bytes(session));
+  for (const std::span<std::byte> block : recurrent_blocks(session))
+    std::memcpy(block.data(), take(in, block.size()).data(), block.size());
+}
+
+}  // namespace moeflux

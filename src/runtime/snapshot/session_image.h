@@ -1,0 +1,46 @@
+// What a session remembers, as bytes: the parts that snapshots and the prefix store are made of.
+//
+//   kv         for each layer with a cache, in order: its rows of the positions asked for (keys and
+//              then values, or latents), as runtime/snapshot/kv_rows.h orders them
+//   mtp        the same for the MTP head's cache; its rows count from mtp_start()
+//   recurrent  for each linear layer, in order: convolution inputs, then the delta state, as
+//              DeltaState has them
+//
+// Lossless for every KV type: the bytes are the session's own, so only a session of the same model
+// and the same KV type can take them in. Nothing here touches tokens(), lengths or checkpoints; who
+// has brought in all parts ends with Session::adopt(). A range that is not inside the context, or a
+// span of another size than ..._image_bytes() says, is the caller's bug.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/session.h"
+
+namespace moeflux {
+
+// What the three are made of, in their order. The views can be written through.
+std::vector<KvView> kv_caches(const Session& session);
+std::vector<KvView> mtp_caches(const Session& session);  // none without an MTP head
+std::vector<std::span<std::byte>> recurrent_blocks(const Session& session);
+
+std::uint64_t kv_image_bytes(const Session& session, std::int64_t n_positions);
+void export_kv(const Session& session, std::int64_t first, std::int64_t n,
+               std::span<std::byte> out);
+void import_kv(Session& session, std::int64_t first, std::int64_t n, std::span<const std::byte> in);
+
+// All three: 0 bytes for a session without an MTP head.
+std::uint64_t mtp_image_bytes(const Session& session, std::int64_t n_rows);
+void export_mtp(const Session& session, std::int64_t first, std::int64_t n,
+                std::span<std::byte> out);
+void import_mtp(Session& session, std::int64_t first, std::int64_t n,
+                std::span<const std::byte> in);
+
+// Of the state as it is, that after the last token; 0 bytes for a session without linear layers.
+std::uint64_t recurrent_image_bytes(const Session& session);
+void export_recurrent(const Session& session, std::span<std::byte> out);
+void import_recurrent(Session& session, std::span<const std::byte> in);
+
+}  // namespace moeflux

@@ -1,0 +1,240 @@
+#include "runtime/snapshot/snapshot_mflx.h"
+
+#include <limits>
+#include <optional>
+
+#include "backends/backend.h"
+#include "runtime/snapshot/kv_rows.h"
+#include "runtime/snapshot/snapshot_mflx_header.h"
+
+namespace moeflux {
+namespace {
+
+// Bytes of all positions of a full layer; all its caches together.
+std::uint64_t full_layer_bytes(const LayerState& layer, std::int64_t length) {
+  const auto floats = [&](const KvView& view) {
+    return length * view.shape.n_heads * view.shape.d;
+  };
+  if (const auto* a = std::get_if<AttentionState>(&layer))
+    return 4 * static_cast<std::uint64_t>(floats(a->k.view()) + floats(a->v.view()));
+  return 4 * static_cast<std::uint64_t>(floats(std::get<LatentState>(layer).kv.view()));
+}
+
+// Columns of the rows of a cache, which have n_heads * d of them.
+struct Columns {
+  std::int64_t first;
+  std::int64_t n;
+};
+
+void write_columns(const KvView& view, std::int64_t length, const Columns& columns,
+                   SnapshotSink& sink) {
+  const std::int64_t width = std::int64_t{view.shape.n_heads} * view.shape.d;
+  std::vector<std::byte> rows;
+  std::vector<float> floats, part;
+  for_each_chunk(length, width * 4, [&](std::int64_t first, std::int64_t n) {
+    rows.resize(static_cast<std::size_t>(kv_rows_bytes(view.shape, n)));
+    floats.resize(static_cast<std::size_t>(n * width));
+    part.resize(static_cast<std::size_t>(n * columns.n));
+    export_kv_rows(view, first, n, rows);
+    decode_kv_rows(view.shape, rows, floats.data());
+    for (std::int64_t i = 0; i < n; ++i)
+      std::copy_n(floats.data() + i * width + columns.first, columns.n,
+                  part.data() + i * columns.n);
+    sink.write(std::as_bytes(std::span(part)));
+  });
+}
+
+void write_layer(const LayerState& layer, const MixerSpec& mixer, std::int64_t length,
+                 SnapshotSink& sink) {
+  const auto all = [](const KvView& view) {
+    return Columns{0, std::int64_t{view.shape.n_heads} * view.shape.d};
+  };
+  if (const auto* a = std::get_if<AttentionState>(&layer)) {
+    write_columns(a->k.view(), length, all(a->k.view()), sink);
+    write_columns(a->v.view(), length, all(a->v.view()), sink);
+  } else {
+    const auto& spec = std::get<MlaSpec>(mixer);
+    const KvView view = std::get<LatentState>(layer).kv.view();
+    write_columns(view, length, {0, spec.kv_rank}, sink);
+    write_columns(view, length, {spec.kv_rank, spec.d_rope}, sink);
+  }
+}
+
+// to [n_columns, n_rows] = from [n_rows, n_columns], transposed
+void transpose(const float* from, std::int64_t n_rows, std::int64_t n_columns, float* to) {
+  for (std::int64_t r = 0; r < n_rows; ++r) {
+    for (std::int64_t c = 0; c < n_columns; ++c) to[c * n_rows + r] = from[r * n_columns + c];
+  }
+}
+
+// Ours is [head][key][value], that of the file [head][value][key].
+void write_linear(const DeltaState& state, const GatedDeltaSpec& spec, SnapshotSink& sink) {
+  sink.write({state.conv.data(), state.conv.size()});
+  const std::int64_t head = std::int64_t{spec.d_key} * spec.d_value;
+  std::vector<float> turned(static_cast<std::size_t>(head));
+  for (int h = 0; h < spec.n_value_heads; ++h) {
+    transpose(state.s.floats() + h * head, spec.d_key, spec.d_value, turned.data());
+    sink.write(std::as_bytes(std::span(turned)));
+  }
+}
+
+void read_linear(DeltaState& state, const GatedDeltaSpec& spec, const SnapshotSource& source,
+                 std::uint64_t offset) {
+  source.read(offset, {state.conv.data(), state.conv.size()});
+  offset += state.conv.size();
+  const std::int64_t head = std::int64_t{spec.d_key} * spec.d_value;
+  std::vector<float> turned(static_cast<std::size_t>(head));
+  for (int h = 0; h < spec.n_value_heads; ++h) {
+    source.read(offset + static_cast<std::uint64_t>(h * head) * 4,
+                std::as_writable_bytes(std::span(turned)));
+    transpose(turned.data(), spec.d_value, spec.d_key, state.s.floats() + h * head);
+  }
+}
+
+// Rows of a cache whose columns lie in the file in groups, one group after the other.
+void read_rows(const KvView& view, std::int64_t length, std::initializer_list<Columns> groups,
+               const SnapshotSource& source, std::uint64_t offset, Backend& codec) {
+  const std::int64_t width = std::int64_t{view.shape.n_heads} * view.shape.d;
+  std::vector<float> rows, part;
+  for_each_chunk(length, width * 4, [&](std::int64_t first, std::int64_t n) {
+    rows.resize(static_cast<std::size_t>(n * width));
+    std::uint64_t begin = offset;
+    for (const Columns& columns : groups) {
+      part.resize(static_cast<std::size_t>(n * columns.n));
+      source.read(begin + static_cast<std::uint64_t>(first * columns.n) * 4,
+                  std::as_writable_bytes(std::span(part)));
+      for (std::int64_t i = 0; i < n; ++i)
+        std::copy_n(part.data() + i * columns.n, columns.n,
+                    rows.data() + i * width + columns.first);
+      begin += static_cast<std::uint64_t>(length * columns.n) * 4;
+    }
+    codec.store_kv({view, rows.data(), width, n, first});
+  });
+}
+
+void read_layer(LayerState& layer, const MixerSpec& mixer, std::int64_t length,
+                const SnapshotSource& source, std::uint64_t offset, Backend& codec) {
+  if (auto* a = std::get_if<AttentionState>(&layer)) {
+    const KvView k = a->k.view();
+    const std::int64_t width = std::int64_t{k.shape.n_heads} * k.shape.d;
+    read_rows(k, length, {{0, width}}, source, offset, codec);
+    offset += static_cast<std::uint64_t>(length * width) * 4;
+    read_rows(a->v.view(), length, {{0, width}}, source, offset, codec);
+  } else {
+    const auto& spec = std::get<MlaSpec>(mixer);
+    read_rows(std::get<LatentState>(layer).kv.view(), length,
+              {{0, spec.kv_rank}, {spec.kv_rank, spec.d_rope}}, source, offset, codec);
+  }
+}
+
+// The one length of all full layers, after walking over the whole body.
+std::int64_t check_body(const Session& session, SnapshotVersion version,
+                        const SnapshotSource& source) {
+  std::uint64_t offset = mflx_header_bytes(version);
+  std::optional<std::int32_t> length;
+  const auto need = [&](int layer, std::uint64_t bytes) {
+    if (bytes > source.size() - offset) {
+      refuse(SnapshotFault::Truncated, "{}: truncated in layer {}, which needs {} bytes of {} left",
+             source.name(), layer, bytes, source.size() - offset);
+    }
+  };
+  for (int i = 0; i < session.n_layers(); ++i) {
+    if (const auto* delta = std::get_if<DeltaState>(&session.layer(i))) {
+      need(i, delta->conv.size() + delta->s.size());
+      offset += delta->conv.size() + delta->s.size();
+      continue;
+    }
+    need(i, 4);
+    const auto n = read_field<std::int32_t>(source, offset);
+    offset += 4;
+    if (n < 0) {
+      refuse(SnapshotFault::NegativeLength, "{}: layer {} has {} positions", source.name(), i, n);
+    }
+    if (n > session.max_length()) {
+      refuse(SnapshotFault::LengthOverContext,
+             "{}: layer {} has {} positions, but the context holds {} (raise it with -c)",
+             source.name(), i, n, session.max_length());
+    }
+    need(i, full_layer_bytes(session.layer(i), n));
+    offset += full_layer_bytes(session.layer(i), n);
+    if (length.value_or(n) != n) {
+      refuse(SnapshotFault::LengthsDiffer,
+             "{}: layer {} has {} positions and a layer before it {}; a session has one length",
+             source.name(), i, n, *length);
+    }
+    length = n;
+  }
+  return *length;  // check_mflx_header() has refused models without such a layer
+}
+
+void read_body(Session& session, const ModelConfig& config, std::int64_t length,
+               std::uint64_t offset, const SnapshotSource& source) {
+  // Stores numbers exactly as a pass does.
+  const auto codec = make_cpu_backend({.cpu_isa = "scalar", .n_threads = 1});
+  for (int i = 0; i < session.n_layers(); ++i) {
+    LayerState& layer = session.layer(i);
+    const MixerSpec& mixer = config.layers[static_cast<std::size_t>(i)].mixer;
+    if (auto* delta = std::get_if<DeltaState>(&layer)) {
+      read_linear(*delta, std::get<GatedDeltaSpec>(mixer), source, offset);
+      offset += delta->conv.size() + delta->s.size();
+    } else {
+      read_layer(layer, mixer, length, source, offset + 4, *codec);
+      offset += 4 + full_layer_bytes(layer, length);
+    }
+  }
+}
+
+}  // namespace
+
+std::uint64_t mflx_bytes(const Session& session, const ModelConfig& config,
+                         SnapshotVersion version) {
+  mflx_fields(config, version);  // refuses what cannot be written
+  if (session.length() > std::numeric_limits<std::int32_t>::max()) {
+    refuse(SnapshotFault::Unsupported, "{} positions do not fit an MFLX snapshot; use version 3",
+           session.length());
+  }
+  std::uint64_t bytes = mflx_header_bytes(version);
+  for (int i = 0; i < session.n_layers(); ++i) {
+    const auto* delta = std::get_if<DeltaState>(&session.layer(i));
+    bytes += delta != nullptr ? delta->conv.size() + delta->s.size()
+                              : 4 + full_layer_bytes(session.layer(i), session.length());
+  }
+  return bytes;
+}
+
+void write_mflx(const Session& session, const ModelConfig& config, SnapshotVersion version,
+                SnapshotSink& sink) {
+  std::vector<std::byte> bytes;
+  append_field(bytes, kSnapshotMagic);
+  append_field(bytes, static_cast<std::uint32_t>(version));
+  for (const MflxField& field : mflx_fields(config, version)) append_field(bytes, field.value);
+  sink.write(bytes);
+  for (int i = 0; i < session.n_layers(); ++i) {
+    const MixerSpec& mixer = config.layers[static_cast<std::size_t>(i)].mixer;
+    if (const auto* delta = std::get_if<DeltaState>(&session.layer(i))) {
+      write_linear(*delta, std::get<GatedDeltaSpec>(mixer), sink);
+      continue;
+    }
+    bytes.clear();
+    append_field(bytes, static_cast<std::int32_t>(session.length()));
+    sink.write(bytes);
+    write_layer(session.layer(i), mixer, session.length(), sink);
+  }
+}
+
+void read_mflx(Session& session, const ModelConfig& config, SnapshotVersion version,
+               const SnapshotSource& source) {
+  check_mflx_header(config, version, source);
+  const std::int64_t length = check_body(session, version, source);
+  const std::vector<TokenId> tokens(static_cast<std::size_t>(length), kUnknownToken);
+  try {
+    read_body(session, config, length, mflx_header_bytes(version), source);
+    session.adopt(tokens);
+  } catch (...) {  // half of it is there
+    session.reset();
+    throw;
+  }
+  if (length == 0) session.reset();  // whose state is known, whatever the file says
+}
+
+}  // namespace moeflux

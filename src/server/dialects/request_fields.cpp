@@ -1,0 +1,165 @@
+#include "server/dialects/request_fields.h"
+
+#include <charconv>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "server/http/body_price.h"
+#include "server/http/request_memory.h"
+
+namespace moeflux {
+namespace {
+
+constexpr std::size_t kMaxStops = 64, kMaxStopBytes = 4096;
+
+float read_bias(const RequestFields& fields, const Json& value) {
+  if (value.is_boolean() && !value.get<bool>()) return -std::numeric_limits<float>::infinity();
+  if (!value.is_number()) fields.refuse("logit_bias", "must have numbers for its values");
+  const auto bias = value.get<double>();
+  if (!(std::abs(bias) <= 100)) fields.refuse("logit_bias", "has a value outside of -100 to 100");
+  return static_cast<float>(bias);
+}
+
+TokenId read_token(const RequestFields& fields, const std::string& text) {
+  TokenId id = 0;
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), id);
+  if (result.ec != std::errc() || result.ptr != text.data() + text.size())
+    fields.refuse("logit_bias", fmt::format("names the token \"{}\", which is no number", text));
+  return id;
+}
+
+// {"42": -1.5}, or [[42, -1.5], [43, false]].
+std::vector<std::pair<TokenId, float>> read_logit_bias(const RequestFields& fields) {
+  std::vector<std::pair<TokenId, float>> biases;
+  const Json* given = fields.find("logit_bias");
+  if (given == nullptr) return biases;
+  if (given->is_object()) {
+    for (const auto& [key, value] : given->items())
+      biases.emplace_back(read_token(fields, key), read_bias(fields, value));
+    return biases;
+  }
+  if (!given->is_array()) fields.refuse("logit_bias", "must map tokens to numbers");
+  for (const Json& pair : *given) {
+    if (!pair.is_array() || pair.size() != 2 || !pair[0].is_number_integer())
+      fields.refuse("logit_bias", "must be a list of [token, number]");
+    biases.emplace_back(read_token(fields, pair[0].dump()), read_bias(fields, pair[1]));
+  }
+  return biases;
+}
+
+}  // namespace
+
+Json parse_body(const HttpRequest& request) {
+  if (request.body.empty()) throw bad_request("the request has no body; a JSON object is expected");
+  if (request.memory) request.memory->grow(body_price(request.body), kMemoryPatience);
+  try {
+    Json body = parse_json(request.body, "body");
+    if (body.is_object()) return body;
+  } catch (const Error& error) {
+    throw bad_request(error.what());
+  }
+  throw bad_request("the body must be a JSON object");
+}
+
+void RequestFields::refuse(std::string_view name, const std::string& why) const {
+  const std::string full = prefix_ + std::string(name);
+  throw bad_request(fmt::format("{} {}", full, why), full);
+}
+
+const Json* RequestFields::find(std::string_view name) const {
+  const auto found = object_.find(std::string(name));
+  return found == object_.end() || found->is_null() ? nullptr : &*found;
+}
+
+std::optional<double> RequestFields::number(std::string_view name) const {
+  const Json* value = find(name);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_number()) refuse(name, "must be a number");
+  return value->get<double>();
+}
+
+std::optional<std::int64_t> RequestFields::integer(std::string_view name, std::int64_t min,
+                                                   std::int64_t max) const {
+  const Json* value = find(name);
+  if (value == nullptr) return std::nullopt;
+  std::optional<std::int64_t> given;
+  if (value->is_number_unsigned() && value->get<std::uint64_t>() > INT64_MAX)
+    given = INT64_MAX;
+  else if (value->is_number_integer())
+    given = value->get<std::int64_t>();
+  else if (value->is_number_float() && std::abs(value->get<double>()) < 1e15 &&
+           std::trunc(value->get<double>()) == value->get<double>())
+    given = static_cast<std::int64_t>(value->get<double>());  // some clients write 16.0
+  if (!given) refuse(name, "must be an integer");
+  if (*given < min || *given > max) {
+    refuse(name, max == INT64_MAX
+                     ? fmt::format("is {}, but must be at least {}", *given, min)
+                     : fmt::format("is {}, but must be from {} to {}", *given, min, max));
+  }
+  return given;
+}
+
+std::optional<bool> RequestFields::boolean(std::string_view name) const {
+  const Json* value = find(name);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_boolean()) refuse(name, "must be true or false");
+  return value->get<bool>();
+}
+
+std::optional<std::string> RequestFields::string(std::string_view name) const {
+  const Json* value = find(name);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_string()) refuse(name, "must be a string");
+  return value->get<std::string>();
+}
+
+const Json* RequestFields::object(std::string_view name) const {
+  const Json* value = find(name);
+  if (value != nullptr && !value->is_object()) refuse(name, "must be an object");
+  return value;
+}
+
+const Json* RequestFields::array(std::string_view name) const {
+  const Json* value = find(name);
+  if (value != nullptr && !value->is_array()) refuse(name, "must be an array");
+  return value;
+}
+
+SamplingChanges read_sampling(const RequestFields& fields) {
+  SamplingChanges changes;
+  changes.temperature = fields.number("temperature");
+  changes.top_p = fields.number("top_p");
+  changes.top_k = fields.integer("top_k");
+  changes.min_p = fields.number("min_p");
+  changes.typical_p = fields.number("typical_p");
+  changes.repetition_penalty = fields.number("repetition_penalty");
+  if (!changes.repetition_penalty) changes.repetition_penalty = fields.number("repeat_penalty");
+  changes.presence_penalty = fields.number("presence_penalty");
+  changes.frequency_penalty = fields.number("frequency_penalty");
+  changes.logit_bias = read_logit_bias(fields);
+  if (const auto seed = fields.integer("seed"); seed && *seed >= 0)
+    changes.seed = static_cast<std::uint64_t>(*seed);
+  return changes;
+}
+
+std::vector<std::string> read_stop(const RequestFields& fields, std::string_view name) {
+  const Json* given = fields.find(name);
+  std::vector<std::string> stops;
+  if (given == nullptr) return stops;
+  const auto add = [&](const Json& stop) {
+    if (!stop.is_string()) fields.refuse(name, "must be a string or a list of strings");
+    stops.push_back(stop.get<std::string>());
+    if (stops.back().empty() || stops.back().size() > kMaxStopBytes)
+      fields.refuse(name, fmt::format("must have strings of 1 to {} bytes", kMaxStopBytes));
+  };
+  if (given->is_array()) {
+    for (const Json& stop : *given) add(stop);
+  } else {
+    add(*given);
+  }
+  if (stops.size() > kMaxStops) fields.refuse(name, fmt::format("has more than {}", kMaxStops));
+  return stops;
+}
+
+}  // namespace moeflux

@@ -1,0 +1,93 @@
+// One client: reads its requests one after the other and writes the answers, within the limits.
+//
+// Lives on the thread of the io_context it was made for; only the exchange it hands out is for
+// others. While a request is being answered it keeps listening: a client that leaves is noticed at
+// once, and what it sends early is kept for the next request.
+//
+// The end of what a client sends is not the end of its listening: all it has asked for before is
+// answered. Whether it listens is found out by writing, since a connection that was closed at the
+// other end answers that with a reset.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+
+#include "server/http/http_server.h"
+#include "server/http/live_exchange.h"
+
+namespace moeflux {
+
+// What all connections of a server share.
+struct ConnectionContext {
+  HttpLimits limits;
+  HttpEntry entry;
+  CoreErrorForm error_form;
+  boost::asio::io_context& io;
+  boost::asio::thread_pool& workers;
+  RequestMemoryPtr memory;
+  bool is_local = false;  // a UNIX socket
+  bool draining = false;
+};
+
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  using Socket = boost::asio::generic::stream_protocol::socket;
+
+  Connection(Socket socket, ConnectionContext& context);
+
+  // Until the connection is closed.
+  boost::asio::awaitable<void> run();
+  // Says that there are too many, and closes.
+  boost::asio::awaitable<void> refuse();
+
+  void close();
+  bool is_idle() const { return is_idle_; }  // between requests
+  bool has_memory() const { return has_memory_; }
+
+ private:
+  using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
+  enum class Read { Data, Closed, Late };
+
+  boost::asio::awaitable<Read> read_some(std::chrono::milliseconds at_most);
+  boost::asio::awaitable<bool> read_header(Parser& parser);
+  boost::asio::awaitable<bool> read_body(Parser& parser);
+  boost::asio::awaitable<bool> write_all(std::string bytes);
+  boost::asio::awaitable<bool> answer(Parser& parser);
+  boost::asio::awaitable<bool> write_answer(std::shared_ptr<LiveExchange> exchange);
+  boost::asio::awaitable<bool> watch(LiveExchange& exchange);
+  boost::asio::awaitable<bool> wait_for_reset();
+  boost::asio::awaitable<bool> keep_probing(LiveExchange& exchange);
+  boost::asio::awaitable<bool> fail_with(HttpError error);  // always false
+  boost::asio::awaitable<void> linger();
+
+  std::optional<HttpError> parse(Parser& parser);
+  std::optional<HttpError> check_header(Parser& parser);
+  std::optional<HttpError> reserve_body(std::uint64_t bytes);
+  void arm(std::chrono::milliseconds at_most);
+  void disarm();
+
+  Socket socket_;
+  ConnectionContext& context_;
+  boost::asio::steady_timer deadline_, wake_;
+  std::uint64_t armed_ = 0;  // counts arm() and disarm(): an old alarm is ignored
+  bool late_ = false;
+  bool is_idle_ = true;
+  bool input_ended_ = false;  // the client sends no more, but may listen
+  MemoryShare memory_;        // of the connection itself
+  bool has_memory_;
+  std::shared_ptr<MemoryShare> body_memory_;
+  boost::beast::flat_buffer buffer_;  // received and not yet used
+};
+
+}  // namespace moeflux

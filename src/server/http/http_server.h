@@ -1,0 +1,73 @@
+// Listens, reads requests within limits, and has them handled.
+//
+// One thread moves bytes; handlers run on a few workers, and what they answer may come later from
+// any thread (exchange.h). A client that sends too much, too slowly or nonsense gets the status
+// that says so and loses its connection; nobody else notices. The only users of Boost are the .cpp
+// files of this class and of Connection.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "server/http/exchange.h"
+#include "server/http/request_memory.h"
+
+namespace moeflux {
+
+struct HttpLimits {
+  std::size_t header_bytes = 64 << 10;
+  std::uint64_t body_bytes = 64 << 20;
+  std::size_t queue_bytes = 16 << 20;  // of an answer that the client does not take
+  std::size_t connections = 2048;
+  std::chrono::milliseconds idle{75'000};    // between requests
+  std::chrono::milliseconds header{10'000};  // from its first byte to its last
+  std::chrono::milliseconds body{15'000};    // to the next piece of it
+  std::chrono::milliseconds write{60'000};   // for the client to take a piece of the answer
+  std::chrono::milliseconds ping{15'000};    // silence in a stream before it is broken
+};
+
+struct HttpServerOptions {
+  std::string host = "127.0.0.1";  // an address, a name, or the path of a UNIX socket (*.sock)
+  int port = 9099;                 // 0: any that is free
+  int n_workers = 4;
+  HttpLimits limits = {};
+  RequestMemoryPtr memory = {};  // null: not counted
+};
+
+// Runs on a worker; must not throw.
+using HttpEntry = std::function<void(HttpRequest, ExchangePtr)>;
+// The body of an error of the core itself, such as 413.
+using CoreErrorForm = std::function<HttpResponse(const HttpError&)>;
+
+class HttpServer {
+ public:
+  // Listens when it returns. Throws Error(Io) that says what to do when the port is taken, or when
+  // too few files may be open. Raises the soft limit on them to what the connections need; takes
+  // fewer where it cannot.
+  HttpServer(HttpServerOptions options, HttpEntry entry, CoreErrorForm error_form);
+  ~HttpServer();  // closes what is left
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  std::string url() const;  // "http://127.0.0.1:9099", "unix:/run/moeflux.sock"
+  int port() const;         // 0 for a UNIX socket
+  std::size_t n_connections() const;
+
+  // Has a worker do it, as it handles requests. Any thread; not after the server has gone.
+  void post(std::function<void()> work);
+
+  // No new connections and requests; answers being given go on.
+  void drain();
+  // Whether no connection is left, waiting so long for it.
+  bool wait_until_empty(std::chrono::milliseconds at_most);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace moeflux

@@ -1,0 +1,143 @@
+#include "server/service/generation_prompt.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "engine/engine.h"
+#include "engine/prefix/prefix_points.h"
+#include "server/dialects/request_fields.h"
+#include "server/http/http.h"
+#include "text/replies/reply_history.h"
+
+namespace moeflux {
+namespace {
+
+// Normalization can make a text shorter, at most by this: three letters of Hangul become one of as
+// many bytes as each of them had.
+constexpr std::size_t kMostShortened = 3;
+
+bool is_some(const Json& list) {
+  return list.is_array() && !list.empty();
+}
+
+std::size_t longest_token(const Tokenizer& tokenizer) {
+  std::size_t longest = 1;
+  for (std::size_t id = 0; id < tokenizer.n_ids(); ++id)
+    longest = std::max(longest, tokenizer.token_bytes(static_cast<TokenId>(id)).size());
+  return longest;
+}
+
+HttpError too_long(const char* bound, std::int64_t n_tokens, std::int64_t context) {
+  return HttpError(400, "exceed_context_size_error",
+                   fmt::format("the request has {}{} tokens, but the context holds {}; shorten it, "
+                               "or start the server with a larger --ctx-size",
+                               bound, n_tokens, context))
+      .with_number("n_prompt_tokens", n_tokens)
+      .with_number("n_ctx", context);
+}
+
+}  // namespace
+
+PromptMaker::PromptMaker(const Engine& engine, std::uint64_t render_bytes)
+    : engine_(engine), longest_token_(longest_token(engine.tokenizer())) {
+  if (render_bytes > 0) {
+    jinja::RenderLimits& limits = rendering_.limits;
+    limits.max_memory_bytes = std::min<std::uint64_t>(limits.max_memory_bytes, render_bytes);
+    limits.max_output_bytes = std::min<std::uint64_t>(limits.max_output_bytes, render_bytes);
+  }
+  if (!engine.has_chat_template()) return;
+  profile_ = detect_reply_profile(engine.chat_template(false));
+  tool_profile_ = detect_reply_profile(engine.chat_template(true));
+}
+
+void PromptMaker::check_length(std::size_t n_tokens) const {
+  const auto n = static_cast<std::int64_t>(n_tokens);
+  const std::int64_t context = engine_.context_length();
+  if (n == 0) throw bad_request("the prompt is empty", "prompt");
+  if (n > context) throw too_long("", n, context);
+}
+
+void PromptMaker::check_bytes(std::size_t n_bytes) const {
+  const auto least = static_cast<std::int64_t>(n_bytes / (longest_token_ * kMostShortened));
+  if (least > engine_.context_length())
+    throw too_long("at least ", least, engine_.context_length());
+}
+
+void PromptMaker::check_texts(const Json& body) const {
+  const Json* prompt = RequestFields(body).find("prompt");
+  if (prompt == nullptr) return;
+  const auto check = [&](const Json& text) {
+    if (text.is_string()) check_bytes(text.get_ref<const std::string&>().size());
+  };
+  check(*prompt);
+  if (!prompt->is_array()) return;
+  for (const Json& each : *prompt) {
+    check(each);
+    if (each.is_array()) std::for_each(each.begin(), each.end(), check);
+  }
+}
+
+PromptMaker::Chat PromptMaker::make_chat(const GenerationRequest& request) const {
+  if (!engine_.has_chat_template()) {
+    throw HttpError(501, "not_supported_error",
+                    "this model has no chat template; ask it with /v1/completions");
+  }
+  Chat chat;
+  const Json tools = naming("tools", [&] { return normalize_tools(request.tools); });
+  chat.choice = naming("tool_choice", [&] { return read_tool_choice(request.tool_choice, tools); });
+  chat.tools = tools_to_render(chat.choice, tools);
+  chat.request.messages = naming(request.messages_field, [&] {
+    return normalize_messages(request.messages, profile(is_some(chat.tools)));
+  });
+  chat.request.tools = chat.tools;
+  chat.request.extra = request.template_variables;
+  const Json thinking = thinking_variables(request.thinking);
+  for (const auto& [name, value] : thinking.items()) chat.request.extra[name] = value;
+  return chat;
+}
+
+MarkedText PromptMaker::render(const Chat& chat, const char* messages_field) const {
+  return naming(messages_field, [&] {
+    return engine_.chat_template(is_some(chat.tools)).render(chat.request, rendering_);
+  });
+}
+
+MarkedText PromptMaker::render(const GenerationRequest& request) const {
+  return render(make_chat(request), request.messages_field);
+}
+
+GenerationPrompt PromptMaker::make_chat_prompt(const GenerationRequest& request) const {
+  const Chat chat = make_chat(request);
+  const ChatTemplate& chat_template = engine_.chat_template(is_some(chat.tools));
+  const MarkedText text = render(chat, request.messages_field);
+  check_bytes(text.text.size());
+  GenerationPrompt prompt;
+  prompt.tokens = engine_.tokenizer().encode(text);
+  check_length(prompt.tokens.size());
+  prompt.keep_at =
+      find_prefix_points(chat_template, engine_.tokenizer(), chat.request, prompt.tokens).positions;
+  prompt.is_chat = true;
+  prompt.format = profile(is_some(chat.tools)).format;
+  prompt.reply = {.opens_thought = prompt_opens_thought(text),
+                  .tools = chat.tools,
+                  .stream_arguments = request.stream_arguments};
+  prompt.tool_choice = chat.choice;
+  return prompt;
+}
+
+std::vector<GenerationPrompt> PromptMaker::make(const GenerationRequest& request) const {
+  std::vector<GenerationPrompt> prompts;
+  if (!request.messages.is_null()) {
+    prompts.push_back(make_chat_prompt(request));
+    return prompts;
+  }
+  for (const std::vector<TokenId>& tokens : request.prompts) {
+    check_length(tokens.size());
+    prompts.push_back({.tokens = tokens});
+  }
+  if (prompts.empty()) throw bad_request("there is no prompt", "prompt");
+  return prompts;
+}
+
+}  // namespace moeflux

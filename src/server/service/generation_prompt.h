@@ -1,0 +1,63 @@
+// From the messages of a request to the tokens a model reads, and what follows from them for its
+// reply. Uses only what never changes of an engine: any thread may.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "server/service/generation.h"
+#include "text/replies/reply_format.h"
+
+namespace moeflux {
+
+struct GenerationPrompt {
+  std::vector<TokenId> tokens = {};
+  std::vector<std::int64_t> keep_at = {};  // see JobRequest
+  ReplyFormat format = ReplyFormat::Plain;
+  ReplyOptions reply = {};
+  ToolChoice tool_choice = {};
+  bool is_chat = false;  // its reply is taken apart
+};
+
+class PromptMaker {
+ public:
+  // `engine` must outlive this. `render_bytes`: what one rendering may hold at a time; 0: as much
+  // as is useful.
+  explicit PromptMaker(const Engine& engine, std::uint64_t render_bytes = 0);
+
+  // One for every prompt of the request; of a chat there is one. Throws HttpError and Error: what
+  // is malformed, 501 for a chat without a template, and a prompt longer than the context with both
+  // numbers.
+  std::vector<GenerationPrompt> make(const GenerationRequest& request) const;
+
+  // What the template makes of the chat.
+  MarkedText render(const GenerationRequest& request) const;
+
+  // Texts in the field "prompt" of a body, in whatever form: one that cannot fit is refused before
+  // its tokens are counted, which would take a worker seconds and twenty times the memory.
+  void check_texts(const Json& body) const;
+
+  const ReplyProfile& profile(bool with_tools) const {
+    return with_tools ? tool_profile_ : profile_;
+  }
+
+ private:
+  struct Chat {
+    ChatRequest request;
+    Json tools;  // that may be called
+    ToolChoice choice;
+  };
+  Chat make_chat(const GenerationRequest& request) const;
+  GenerationPrompt make_chat_prompt(const GenerationRequest& request) const;
+  void check_length(std::size_t n_tokens) const;
+  void check_bytes(std::size_t n_bytes) const;
+
+  MarkedText render(const Chat& chat, const char* messages_field) const;
+
+  const Engine& engine_;
+  jinja::RenderOptions rendering_;
+  std::size_t longest_token_ = 1;  // in bytes
+  ReplyProfile profile_, tool_profile_;
+};
+
+}  // namespace moeflux

@@ -1,0 +1,168 @@
+#include "server/service/generation_service.h"
+
+#include <ctime>
+#include <limits>
+#include <random>
+
+#include <fmt/format.h>
+
+#include "server/http/body_price.h"
+#include "server/http/http.h"
+#include "server/service/reply_stream.h"
+
+namespace moeflux {
+namespace {
+
+// Short enough to be typed again.
+std::uint64_t new_seed() {
+  return std::random_device()() & 0xFFFFFFFFu;
+}
+
+// Puts one given value into `params`. Tried alone first, so that the error names its field.
+template <class Given, class Value>
+void set(SamplingParams& params, Value SamplingParams::*field, const char* name,
+         const std::optional<Given>& given) {
+  if (!given) return;
+  SamplingParams alone;
+  alone.*field = static_cast<Value>(*given);
+  try {
+    alone.validate();
+  } catch (const Error& error) {
+    throw bad_request(fmt::format("{}: {}", name, error.what()), name);
+  }
+  params.*field = alone.*field;
+}
+
+// What the answers hold until they end.
+std::uint64_t bytes_kept(const GenerationRequest& request,
+                         const std::vector<GenerationPrompt>& prompts) {
+  constexpr std::uint64_t kTokenCopies = 3;  // of the job, its session and the beginning it keeps
+  std::uint64_t bytes = 0;
+  for (const std::string& stop : request.stop) bytes += stop.size();
+  for (const GenerationPrompt& prompt : prompts) {
+    bytes += kTokenCopies * sizeof(TokenId) * prompt.tokens.size();
+    bytes += json_bytes(prompt.reply.tools);
+  }
+  return bytes * static_cast<std::uint64_t>(request.n);
+}
+
+}  // namespace
+
+void Generation::cancel() {
+  const std::lock_guard lock(mutex_);
+  for (const JobId id : jobs_) scheduler_.cancel(id);
+}
+
+GenerationService::GenerationService(Engine& engine, ServiceOptions options)
+    : engine_(engine),
+      options_(std::move(options)),
+      facts_(read_facts(engine)),
+      defaults_(sampling_defaults(engine.source().generation_config(),
+                                  engine.path() + "/generation_config.json")),
+      prompt_maker_(engine, options_.memory ? options_.memory->bytes() / 4 : 0),
+      constraints_(engine, {.bytes = options_.grammar_bytes, .n_answers = options_.n_parallel}),
+      created_(std::time(nullptr)) {
+  SchedulerOptions scheduler;
+  scheduler.n_sessions = options_.n_parallel;
+  scheduler.max_waiting = options_.max_waiting;
+  if (options_.prefix_store) {
+    store_.emplace(*options_.prefix_store, prefix_identity(engine));
+    scheduler.keep_every = store_->options().interval;
+  }
+  sync_.emplace(engine, store_ ? &*store_ : nullptr);
+  add_sync(scheduler.hooks, *sync_);
+  if (options_.drafts.any()) {
+    drafts_.emplace(engine, options_.drafts);
+    drafts_->add_to(scheduler.hooks);
+    scheduler.max_drafts = engine.max_drafts();
+  }
+  metrics_.set_engine(read_engine(engine));
+  scheduler_ = std::make_unique<SchedulerThread>(engine, std::move(scheduler));
+}
+
+SamplingParams GenerationService::resolve(const SamplingChanges& changes) const {
+  SamplingParams params = defaults_;
+  if (changes.top_k && (*changes.top_k < -1 || *changes.top_k > std::numeric_limits<int>::max()))
+    throw bad_request("top_k must be -1 or more (0 or -1: all)", "top_k");
+  set(params, &SamplingParams::temperature, "temperature", changes.temperature);
+  set(params, &SamplingParams::top_k, "top_k", changes.top_k);
+  set(params, &SamplingParams::top_p, "top_p", changes.top_p);
+  set(params, &SamplingParams::min_p, "min_p", changes.min_p);
+  set(params, &SamplingParams::typical_p, "typical_p", changes.typical_p);
+  set(params, &SamplingParams::repetition_penalty, "repetition_penalty",
+      changes.repetition_penalty);
+  set(params, &SamplingParams::presence_penalty, "presence_penalty", changes.presence_penalty);
+  set(params, &SamplingParams::frequency_penalty, "frequency_penalty", changes.frequency_penalty);
+  for (const auto& [id, bias] : changes.logit_bias) {
+    if (id < 0 || id >= engine_.config().n_vocab) {
+      throw bad_request(fmt::format("logit_bias: {} is no token of this model, which has {}", id,
+                                    engine_.config().n_vocab),
+                        "logit_bias");
+    }
+  }
+  if (!changes.logit_bias.empty())
+    set(params, &SamplingParams::logit_bias, "logit_bias", std::optional(changes.logit_bias));
+  params.seed = changes.seed.value_or(new_seed());
+  return params;
+}
+
+JobRequest GenerationService::make_job(const GenerationRequest& request,
+                                       const GenerationPrompt& prompt) const {
+  JobRequest job;
+  job.prompt = prompt.tokens;
+  job.keep_at = prompt.keep_at;
+  job.sampling = resolve(request.sampling);
+  job.max_tokens = request.max_tokens;
+  job.stop = request.stop;
+  job.ignore_end = request.ignore_end;
+  if (prompt.is_chat) {
+    const bool has_calls = prompt.reply.tools.is_array() && !prompt.reply.tools.empty();
+    job.shown_special =
+        special_marker_tokens(has_calls ? prompt.format : ReplyFormat::Plain, tokenizer());
+  }
+  return job;
+}
+
+std::shared_ptr<Generation> GenerationService::start(const GenerationRequest& request,
+                                                     GenerationSink sink,
+                                                     const std::function<void()>& accepted) {
+  const std::vector<GenerationPrompt> prompts = prompt_maker_.make(request);
+  const std::int64_t n_choices = std::ssize(prompts) * request.n;
+  if (request.n < 1 || n_choices > kMaxChoices)
+    throw bad_request(fmt::format("n: 1 to {} answers can be given", kMaxChoices), "n");
+
+  const std::shared_ptr<Generation> generation(new Generation(*scheduler_, options_.memory));
+  generation->memory_.grow(bytes_kept(request, prompts));
+  std::unique_lock lock(generation->mutex_);
+  try {
+    int choice = 0;
+    for (const GenerationPrompt& prompt : prompts) {
+      const JobRequest job = make_job(request, prompt);
+      for (int i = 0; i < request.n; ++i, ++choice) {
+        const auto stream = std::make_shared<ReplyStream>(
+            engine_, metrics_, prompt,
+            ReplyStream::Options{choice, request.top_logprobs, request.stop}, sink);
+        JobRequest own = job;
+        own.constraint = constraints_.make(request, prompt);  // each answer has its own
+        own.sampling.seed += static_cast<std::uint64_t>(i);
+        generation->jobs_.push_back(scheduler_->submit(
+            std::move(own),
+            [generation, stream, is_open = false](JobId, const JobEvent& event) mutable {
+              if (!is_open) {  // once: afterwards nothing is submitted any more
+                const std::lock_guard gate(generation->mutex_);
+                is_open = true;
+              }
+              if (!generation->refused_) stream->take(event);
+            }));
+      }
+    }
+  } catch (...) {
+    generation->refused_ = true;
+    for (const JobId id : generation->jobs_) scheduler_->cancel(id);
+    throw;
+  }
+  accepted();
+  return generation;
+}
+
+}  // namespace moeflux

@@ -1,0 +1,44 @@
+// Which reply format a chat template has taught its model, and what it understands of a history.
+//
+// Found by trying out: the template writes a call into a rendered chat, and the format whose parser
+// reads the same call back is the one. So templates never seen before work.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "base/token_id.h"
+#include "text/chat/chat.h"
+#include "text/chat/marked_text.h"
+#include "text/replies/reply_parser.h"
+
+namespace moeflux {
+
+class Tokenizer;
+
+struct ReplyProfile {
+  ReplyFormat format = ReplyFormat::Plain;
+  MessageForms forms = {};
+  bool null_content = false;    // calls are only shown when the content beside them is null
+  bool late_system = true;      // takes system messages after the first
+  bool thinks = false;          // knows thoughts at all
+  bool opens_thought = false;   // its prompts end inside of a thought unless told otherwise
+  bool can_switch_off = false;  // enable_thinking = false keeps the model from thinking
+};
+
+// A few renderings, each with a bound on its steps; do it once per template.
+ReplyProfile detect_reply_profile(const ChatTemplate& chat);
+
+// "qwen_xml", for reports.
+std::string_view to_string(ReplyFormat format);
+
+// Special tokens that are part of the format's markers. Text to be parsed must contain them, though
+// special tokens are otherwise left out of text. None where the markers are ordinary added tokens,
+// as in the tokenizers of Qwen. Plain has those of thoughts: right for a reply whose calls nobody
+// looks for.
+std::vector<TokenId> special_marker_tokens(ReplyFormat format, const Tokenizer& tokenizer);
+
+// Whether a rendered prompt ends inside of a thought that the template, not the user, has opened.
+bool prompt_opens_thought(const MarkedText& prompt);
+
+}  // namespace moeflux

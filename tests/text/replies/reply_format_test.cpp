@@ -1,0 +1,218 @@
+// Templates write calls, and the format found for them reads the same calls back.
+#include "text/replies/reply_format.h"
+
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "support/paths.h"
+#include "text/replies/reply_history.h"
+#include "text/tiny_tokenizer.h"
+
+namespace moeflux {
+namespace {
+
+ChatTemplate load(const std::string& path) {
+  return ChatTemplate(read_text_file(path, 1 << 20), path,
+                      {{"bos_token", "<s>"}, {"eos_token", "</s>"}});
+}
+
+Json tools() {
+  return Json::parse(R"([{"type": "function", "function": {"name": "search", "parameters": {
+      "type": "object", "properties": {"query": {"type": "string"}, "limit": {"type": "integer"},
+      "exact": {"type": "boolean"}, "filters": {"type": "object"}, "after": {"type": ["string",
+      "null"]}, "sites": {"type": "array"}}}}}, {"type": "function", "function": {"name": "now",
+      "parameters": {"type": "object", "properties": {}}}}])");
+}
+
+// What the template writes for the last message, an assistant's: the text of a model's reply.
+std::string rendered_reply(const ChatTemplate& chat, const ReplyProfile& profile,
+                           const Json& assistant) {
+  ChatRequest request;
+  request.messages = normalize_messages(
+      Json::array({Json{{"role", "user"}, {"content", "the_question"}}, assistant}), profile);
+  request.tools = tools();
+  request.add_generation_prompt = false;
+  std::string text = chat.render(request).text;
+  text.erase(0, text.rfind("the_question"));
+  for (const std::string_view turn : {"<|im_start|>assistant\n",
+                                      "\xEF\xBD\x9C"
+                                      "Assistant\xEF\xBD\x9C>"}) {
+    const std::size_t at = text.find(turn);
+    if (at != std::string::npos) text.erase(0, at + turn.size());
+  }
+  for (const std::string_view end : {"<|im_end|>",
+                                     "<\xEF\xBD\x9C"
+                                     "end\xE2\x96\x81of\xE2\x96\x81"}) {
+    text.erase(std::min(text.find(end), text.size()));
+  }
+  return text;
+}
+
+Json call(const std::string& name, const Json& arguments) {
+  return Json{{"id", "call00001"},
+              {"type", "function"},
+              {"function", Json{{"name", name}, {"arguments", dump_json(arguments)}}}};
+}
+
+void expect_round_trip(const ChatTemplate& chat, const Json& calls, const std::string& content) {
+  const ReplyProfile profile = detect_reply_profile(chat);
+  const Json assistant = Json{{"role", "assistant"}, {"content", content}, {"tool_calls", calls}};
+  const std::string text = rendered_reply(chat, profile, assistant);
+  ReplyOptions options;
+  options.tools = tools();
+  const Reply reply = parse_reply(profile.format, options, text);
+  EXPECT_EQ(reply.content, content) << text;
+  ASSERT_EQ(reply.calls.size(), calls.size()) << text;
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    EXPECT_EQ(calls[i]["function"]["name"], reply.calls[i].name) << text;
+    EXPECT_TRUE(reply.calls[i].complete) << text;
+    EXPECT_EQ(parse_json(reply.calls[i].arguments, "read back"),
+              parse_json(calls[i]["function"]["arguments"].get<std::string>(), "written"))
+        << text;
+  }
+}
+
+void expect_round_trips(const ChatTemplate& chat) {
+  const Json full = parse_json(
+      R"({"query": "a \"b\"\n</parameter>\n\tc \\ <tool_call>{}</tool_call>", "limit": 3,
+      "exact": true, "filters": {"x": [1, null], "y": "z"}, "after": null, "sites": ["a", "b"]})",
+      "test");
+  expect_round_trip(chat, Json::array({call("search", Json{{"query", "caf\xC3\xA9"}})}), "");
+  expect_round_trip(chat, Json::array({call("search", full)}), "");
+  expect_round_trip(chat, Json::array({call("now", Json::object())}), "");
+  expect_round_trip(chat, Json::array({call("search", full), call("now", Json::object())}), "");
+  expect_round_trip(chat, Json::array({call("search", full)}), "I will look it up.");
+}
+
+struct Expected {
+  const char* file;
+  ReplyFormat format;
+  bool opens_thought, can_switch_off, late_system;
+};
+class SharedTemplate : public testing::TestWithParam<Expected> {};
+
+TEST_P(SharedTemplate, IsRecognisedAndReadBack) {
+  const Expected& want = GetParam();
+  const std::string relative = std::string("chat-templates/") + want.file;
+  MOEFLUX_NEED_SHARED(relative);
+  const ChatTemplate chat = load(test::shared_path(relative));
+  const ReplyProfile profile = detect_reply_profile(chat);
+  EXPECT_EQ(to_string(profile.format), to_string(want.format));
+  EXPECT_TRUE(profile.thinks);
+  EXPECT_FALSE(profile.null_content);
+  EXPECT_EQ(profile.opens_thought, want.opens_thought);
+  EXPECT_EQ(profile.can_switch_off, want.can_switch_off);
+  EXPECT_EQ(profile.late_system, want.late_system);
+  expect_round_trips(chat);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    ReplyFormat, SharedTemplate,
+    testing::Values(Expected{"Qwen3.5-4B.jinja", ReplyFormat::QwenXml, true, true, false},
+                    Expected{"Qwen-Qwen3-0.6B.jinja", ReplyFormat::Hermes, false, true, true},
+                    Expected{"deepseek-ai-DeepSeek-V3.1.jinja", ReplyFormat::DeepSeek, false, true,
+                             true},
+                    Expected{"demo.jinja", ReplyFormat::QwenXml, true, true, false}));
+
+TEST(ReplyFormat, BundledModelsAreReadBack) {
+  for (const char* model : {"demo", "demo-mla"}) {
+    const ChatTemplate chat =
+        load(test::source_path(std::string("models/") + model + "/chat_template.jinja"));
+    EXPECT_EQ(to_string(detect_reply_profile(chat).format), "qwen_xml");
+    expect_round_trips(chat);
+  }
+}
+
+TEST(ReplyFormat, TemplatesNeverSeen) {
+  // DeepSeek V3's shape: a fence, arguments as text, and calls only beside null.
+  const std::string bar = "\xEF\xBD\x9C", gap = "\xE2\x96\x81";
+  const auto marker = [&](const std::string& a, const std::string& b, const std::string& c) {
+    return "<" + bar + a + gap + b + (c.empty() ? "" : gap + c) + bar + ">";
+  };
+  const std::string v3 =
+      "{%- for m in messages -%}{%- if m.role == 'assistant' and m.content is none -%}{{'" +
+      marker("tool", "calls", "begin") + "'}}{%- for t in m.tool_calls -%}{{'" +
+      marker("tool", "call", "begin") + "' + t.type + '" + marker("tool", "sep", "") +
+      "' + t.function.name + '\\n```json\\n' + t.function.arguments + '\\n```" +
+      marker("tool", "call", "end") + "'}}{%- endfor -%}{{'" + marker("tool", "calls", "end") +
+      "'}}{%- else -%}{{ m.role + ': ' + m.content + '\\n' }}{%- endif -%}{%- endfor -%}";
+  const ReplyProfile profile = detect_reply_profile(ChatTemplate(v3, "v3", {}));
+  EXPECT_EQ(to_string(profile.format), "deepseek_fenced");
+  EXPECT_TRUE(profile.null_content);
+  EXPECT_FALSE(profile.thinks);
+  EXPECT_FALSE(profile.can_switch_off);
+
+  const auto format_of = [](std::string_view source) {
+    return to_string(detect_reply_profile(ChatTemplate(source, "test", {})).format);
+  };
+  EXPECT_EQ(format_of("{% for m in messages %}{{ m.content }}{% endfor %}"), "plain");
+  EXPECT_EQ(format_of("{% if tools %}Write <tool_call>{json}</tool_call>.{% endif %}"
+                      "{% for m in messages %}{{ m.content }}{% endfor %}"),
+            "hermes");
+  EXPECT_EQ(format_of("{{ raise_exception('no') }}"), "plain");
+}
+
+TEST(ReplyFormat, KnowsPromptsThatOpenAThought) {
+  EXPECT_TRUE(prompt_opens_thought(MarkedText::all_markup("x<think>\n")));
+  EXPECT_FALSE(prompt_opens_thought(MarkedText::all_markup("x<think>\n\n</think>\n\n")));
+  EXPECT_FALSE(prompt_opens_thought(MarkedText::all_markup("")));
+  EXPECT_FALSE(prompt_opens_thought(MarkedText::all_data("a user writes <think>")));
+}
+
+TEST(ReplyFormat, SpecialTokensThatAreMarkers) {
+  Json json = test::tiny_json();
+  json["added_tokens"] =
+      Json::array({test::tiny_added("<tool_call>", 300),
+                   test::tiny_added("</tool_call>", 301, {{"special", false}}),
+                   test::tiny_added("<|im_end|>", 302), test::tiny_added("</think>", 303)});
+  const Tokenizer tokenizer = test::load_json(json);
+  EXPECT_EQ(special_marker_tokens(ReplyFormat::Hermes, tokenizer),
+            (std::vector<TokenId>{300, 303}));
+  EXPECT_EQ(special_marker_tokens(ReplyFormat::Plain, tokenizer), std::vector<TokenId>{303});
+}
+
+// What the bundled model was recorded to write.
+TEST(ReplyFormat, RecordedAnswersOfTheDemoModel) {
+  MOEFLUX_NEED_SHARED("demo-model/golden/answers.jsonl");
+  std::istringstream lines(
+      read_text_file(test::shared_path("demo-model/golden/answers.jsonl"), 64 << 20));
+  int n_calls = 0, n_thoughts = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const Json record = parse_json(line, "answers.jsonl");
+    ReplyOptions options;
+    options.tools = record["tools"];
+    options.opens_thought = record["enable_thinking"].get<bool>();
+    const std::string text = record["greedy_text"];
+    const Reply reply = parse_reply(ReplyFormat::QwenXml, options, text);
+    EXPECT_EQ(reply.content.find("think>"), std::string::npos) << text;
+    if (text.find("</think>") != std::string::npos) {
+      ++n_thoughts;
+      EXPECT_EQ(text.substr(0, reply.reasoning.size() + 9), reply.reasoning + "\n</think>");
+    }
+    const std::size_t at = text.find("<tool_call>");
+    if (record["tools"].is_null() || at == std::string::npos) {
+      EXPECT_TRUE(reply.calls.empty()) << text;
+      continue;
+    }
+    ++n_calls;
+    ASSERT_EQ(reply.calls.size(), 1u) << text;
+    EXPECT_TRUE(reply.calls[0].complete);
+    EXPECT_EQ(reply.content, "") << text;
+    // The call, taken apart without the parser.
+    const std::size_t name = text.find("<function=") + 10;
+    EXPECT_EQ(reply.calls[0].name, text.substr(name, text.find('>', name) - name));
+    const Json arguments = parse_json(reply.calls[0].arguments, "call");
+    for (const auto& [key, value] : arguments.items()) {
+      const std::string written = value.is_string() ? value.get<std::string>() : value.dump();
+      EXPECT_NE(text.find("<parameter=" + key + ">\n" + written + "\n</parameter>"),
+                std::string::npos)
+          << text;
+      EXPECT_EQ(value.is_number(), key == "minutes" || key == "count") << text;
+    }
+  }
+  EXPECT_GT(n_calls, 10);
+  EXPECT_GT(n_thoughts, 3);
+}
+
+}  // namespace
+}  // namespace moeflux
