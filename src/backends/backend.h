@@ -1,5 +1,9 @@
-// A backend: memory, and the operations of op.h on it. Calls come from one thread; results are
-// complete on return as seen by later calls and by download().
+// A backend: memory, operations on it (op.h), and when they are done.
+//
+// Operations are enqueued and run in order. What the host gives them (lists of operations,
+// uploaded bytes) has been read when a call returns; what they write is complete, and may be read
+// by the host, after wait(). Specs that operations point to must live that long. On a backend that
+// computes on the host all of it happens at once. Calls come from one thread.
 #pragma once
 
 #include <cstddef>
@@ -16,59 +20,10 @@ namespace moeflux {
 
 inline constexpr std::size_t kMostMatmuls = 8;
 
-class Backend {
- public:
-  virtual ~Backend() = default;
-  virtual std::string name() const = 0;
-  virtual int n_threads() const = 0;
-  // Called now and then, by the thread that calls operations, while they compute.
-  virtual void set_between(std::function<void()> between) = 0;
-  // Memory of its own that it holds between operations; never more than planned for, see below.
-  virtual std::uint64_t scratch_bytes() const = 0;
-  // Calls the body for 0 .. n - 1 on this backend's host threads.
-  virtual void parallel_for(std::int64_t n, const std::function<void(std::int64_t)>& body) = 0;
-
-  virtual void embed(const EmbedOp& op) = 0;
-  virtual void rms_norm(const RmsNormOp& op) = 0;
-  // Independent of each other, at most kMostMatmuls: one hand-over to the threads serves all.
-  virtual void matmuls(std::span<const MatmulOp> ops) = 0;
-  void matmul(const MatmulOp& op) { matmuls({&op, 1}); }
-  virtual void add(const AddOp& op) = 0;
-  virtual void rope(const RopeOp& op) = 0;
-  virtual void store_kv(const StoreKvOp& op) = 0;
-  virtual void attention(const AttentionOp& op) = 0;
-  virtual void short_conv(const ShortConvOp& op) = 0;
-  virtual void gated_delta(const GatedDeltaOp& op) = 0;
-  virtual void latent_attention(const LatentAttentionOp& op) = 0;
-  virtual void expanded_attention(const ExpandedAttentionOp& op) = 0;
-  virtual void head_matmul(const HeadMatmulOp& op) = 0;
-  // Independent of each other: one hand-over to the threads serves all.
-  virtual void ffns(std::span<const FfnOp> ops) = 0;
-  void ffn(const FfnOp& op) { ffns({&op, 1}); }
-  virtual void combine(const CombineOp& op) = 0;
+enum class WeightUse {
+  Product,  // matmuls() and ffns()
+  Rows,     // single rows or heads are taken: embed(), head_matmul(), expanded_attention()
 };
-
-// What activations become in products with quantized weights.
-enum class Precision {
-  Exact,  // they stay f32
-  Fine,   // rounded to 16 bits: far less than the rounding of the weights, at the same bytes
-  Fast,   // to 8 bits in feed-forwards, where that hardly shows: half of their arithmetic
-};
-std::string_view precision_name(Precision precision);  // "exact", "fine", "fast"
-
-// Whether matmul() and ffns() take affine weights in panels (quant/panels.h) or in rows. All other
-// operations take them in rows, embed() either way.
-inline bool wants_panels(Precision precision) {
-  return precision != Precision::Exact;
-}
-
-struct BackendOptions {
-  std::string_view cpu_isa = {};  // "scalar", "avx2", ...; empty: the best this processor has
-  int n_threads = 0;              // 0: one per physical core this process may use
-  Precision precision = Precision::Exact;
-};
-
-std::unique_ptr<Backend> make_cpu_backend(const BackendOptions& options);
 
 // The widest operations of a forward pass, as far as a backend takes memory of its own for them.
 struct WidestOps {
@@ -81,7 +36,88 @@ struct WidestOps {
   std::int64_t expert_rows = 0, d_expert = 0;
   std::int64_t d_query = 0, d_value = 0, d_latent = 0;  // of a head of attention
 };
-// That memory of a CPU backend, at most, at any precision.
-std::uint64_t cpu_scratch_bytes(const WidestOps& ops, int n_threads);
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string name() const = 0;
+
+  // Memory. Zero-filled. Throws Error(OutOfMemory). Buffers must not outlive the backend.
+  virtual std::unique_ptr<Buffer> allocate(std::uint64_t bytes, MemoryKind kind,
+                                           Backing backing = Backing::Touched) = 0;
+  // Returns the memory behind whole pages of the run to the system; their contents are lost.
+  virtual void discard(const Bytes& bytes) = 0;
+  // How a stored format should lie in memory for a use; the same bytes in another order.
+  virtual WeightFormat layout_for(const WeightFormat& format, WeightUse use) const = 0;
+  // Memory of its own that it holds between operations, and the most it will take for these.
+  virtual std::uint64_t scratch_bytes() const = 0;
+  virtual std::uint64_t scratch_needed(const WidestOps& ops) const = 0;
+
+  // Copies, in the order of operations.
+  virtual void upload(std::span<const std::byte> from, const Bytes& to) = 0;
+  virtual void download(const Bytes& from, std::span<std::byte> to) = 0;
+  virtual void copy(const Bytes& from, const Bytes& to) = 0;
+  virtual void clear(const Bytes& bytes) = 0;  // zeros
+
+  // Order.
+  virtual Mark mark() = 0;  // of all that has been enqueued
+  virtual bool done(Mark mark) = 0;
+  virtual void wait(Mark mark) = 0;
+  void wait_for_all() { wait(mark()); }
+
+  // Threads of the host that lend themselves: calls the body for 0 .. n - 1.
+  virtual int n_threads() const = 0;
+  virtual void parallel_for(std::int64_t n, const std::function<void(std::int64_t)>& body) = 0;
+  // Called now and then by the thread that calls operations, while it computes or waits for them.
+  virtual void set_poll(std::function<void()> poll) = 0;
+
+  virtual void embed(const EmbedOp& op) = 0;
+  virtual void rms_norm(const RmsNormOp& op) = 0;
+  // Independent of each other, at most kMostMatmuls: one dispatch serves all.
+  virtual void matmuls(std::span<const MatmulOp> ops) = 0;
+  void matmul(const MatmulOp& op) { matmuls({&op, 1}); }
+  virtual void add(const AddOp& op) = 0;
+  virtual void rope(const RopeOp& op) = 0;
+  virtual void store_kv(const StoreKvOp& op) = 0;
+  virtual void attention(const AttentionOp& op) = 0;
+  virtual void short_conv(const ShortConvOp& op) = 0;
+  virtual void gated_delta(const GatedDeltaOp& op) = 0;
+  virtual void latent_attention(const LatentAttentionOp& op) = 0;
+  virtual void expanded_attention(const ExpandedAttentionOp& op) = 0;
+  virtual void head_matmul(const HeadMatmulOp& op) = 0;
+  // Independent of each other: one dispatch serves all.
+  virtual void ffns(std::span<const FfnOp> ops) = 0;
+  void ffn(const FfnOp& op) { ffns({&op, 1}); }
+  virtual void route(const RouteOp& op) = 0;
+  virtual void combine(const CombineOp& op) = 0;
+};
+
+// What activations become in products with quantized weights.
+enum class Precision {
+  Exact,  // they stay f32
+  Fine,   // rounded to 16 bits: far less than the rounding of the weights, at the same bytes
+  Fast,   // to 8 bits in feed-forwards, where that hardly shows: half of their arithmetic
+};
+std::string_view precision_name(Precision precision);  // "exact", "fine", "fast"
+
+struct BackendOptions {
+  std::string_view isa = {};  // "scalar", "avx2", ...; empty: the best this machine has
+  int n_threads = 0;          // 0: one per physical core this process may use
+  Precision precision = Precision::Exact;
+};
+
+// The backends this program has.
+struct BackendInfo {
+  std::string_view name;
+  std::string_view what;      // for people, half a line
+  std::string (*missing)();   // why this machine cannot run it; empty: it can
+  std::unique_ptr<Backend> (*make)(const BackendOptions& options);  // throws Error
+};
+std::span<const BackendInfo> backend_list();
+
+inline constexpr std::string_view kDefaultBackend = "cpu";
+// Throws Error(BadInput) for an unknown name or one this machine cannot run.
+std::unique_ptr<Backend> make_backend(const BackendOptions& options,
+                                      std::string_view name = kDefaultBackend);
 
 }  // namespace moeflux

@@ -15,6 +15,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "backends/memory.h"
+
 namespace moeflux {
 
 enum class KvType { F32, F16, BF16, Q8 };
@@ -40,13 +42,14 @@ struct KvShape {
 
 struct KvView {
   KvShape shape;
-  std::byte* data = nullptr;  // aligned to 64 bytes
+  const Buffer* buffer = nullptr;
+  std::uint64_t offset = 0;  // in the buffer; a multiple of 64
 
-  // Where a position of a head begins: its row, or the tile it is in.
-  std::byte* at(std::int64_t head, std::int64_t position) const {
+  // Where a position of a head begins, counted from the first: its row, or the tile it is in.
+  std::int64_t at(std::int64_t head, std::int64_t position) const {
     const std::int64_t row =
         shape.layout == KvLayout::Tiles ? position - position % kKvLanes : position;
-    return data + head * shape.head_bytes() + row * shape.row_bytes();
+    return head * shape.head_bytes() + row * shape.row_bytes();
   }
 };
 

@@ -1,198 +1,176 @@
 // The coarse operations a forward pass is made of, as plain parameter structs. Families do not know
 // them, backends know nothing else.
 //
-// Activations are f32, row-major, one row per token. Pointers lie in the backend's own memory
-// (Backend::allocate). Every row of a result depends only on the same row of the inputs (and on the
+// Activations are f32, row-major, one row per token. What changes from one pass to the next
+// (tokens, positions, lists of rows, routes) is an operand like the activations; what is constant
+// for a model is a constant. So a pass over one row of one session is the same list of operations
+// every time. Every row of a result depends only on the same row of the inputs (and on the
 // sequence's own state), with a fixed order of summation: batching, chunking and the number of
-// threads never change a number.
+// threads never change a number. A view that is empty stands for an operand that is not there.
 #pragma once
 
 #include <cstdint>
-#include <span>
 
 #include "backends/kv_cache.h"
+#include "backends/memory.h"
 #include "model/layer_spec.h"
-#include "quant/weight_format.h"
 
 namespace moeflux {
 
 struct EmbedOp {
-  WeightView table;                      // [n_vocab, d]
-  std::span<const std::int32_t> tokens;  // each in [0, n_vocab)
-  float* out;                            // [n, d]
+  Weight table;  // [n_vocab, d]
+  View tokens;   // I32 [1, n], each in [0, n_vocab)
+  View out;      // [n, d]
 };
 
-// out = x / sqrt(mean(x^2) + eps) * weight, over rows of d values.
+// out = x / sqrt(mean(x^2) + eps) * weight, row by row.
 struct RmsNormOp {
-  const float* x;
-  std::int64_t x_stride;
-  const float* weight;  // [d]
+  View x;
+  View weight;  // [1, d]
   float eps;
-  std::int64_t n;
-  std::int64_t d;
-  float* out;
-  std::int64_t out_stride;
+  View out;
 };
 
-// y[i] = W x[i]
+// y[i] = W x[i] + bias
 struct MatmulOp {
-  WeightView weight;  // [rows, cols]
-  const float* x;     // n rows of cols
-  std::int64_t x_stride;
-  std::int64_t n;
-  float* y;  // n rows of rows
-  std::int64_t y_stride;
+  Weight weight;
+  View bias = {};  // [1, rows]
+  View x;          // [n, cols]
+  View y;          // [n, rows]
 };
 
 // y += x
 struct AddOp {
-  const float* x;
-  float* y;
-  std::int64_t count;
+  View x;
+  View y;
 };
 
 // Rotates the first rope.n_rot values of each head in place.
 struct RopeOp {
   const RopeSpec* rope;
-  float* x;
-  std::int64_t token_stride;
-  std::int64_t head_stride;
+  View x;  // [n, n_heads heads at head_stride]
   int n_heads;
-  std::int64_t n;
-  std::int64_t first_position;  // row i is at first_position + i
+  std::int64_t head_stride;
+  View positions;  // I32 [1, n]
 };
 
-// Puts the rows of n new positions into a cache: x is [n, n_heads * d].
+// Puts the rows of new positions into a cache.
 struct StoreKvOp {
   KvView cache;
-  const float* x;
-  std::int64_t x_stride;
-  std::int64_t n;
-  std::int64_t first_position;
+  View x;          // [n, n_heads * d]
+  View positions;  // I32 [1, n], one after the other
 };
 
-// Causal grouped-query attention of n new tokens over everything cached, gated by a sigmoid.
-// The new tokens' keys and values are already in the cache.
+// Causal grouped-query attention of new tokens over everything cached. Their keys and values are
+// already in the cache.
 struct AttentionOp {
-  const GatedAttentionSpec* spec;
-  const float* q;     // [n, n_heads, d_head] at the strides below
-  const float* gate;  // same strides as q
-  std::int64_t token_stride;
-  std::int64_t head_stride;
-  KvView k;  // tiles of n_kv_heads x d_head
-  KvView v;  // rows of the same
-  std::int64_t n;
-  std::int64_t first_position;
-  float* out;  // [n, n_heads * d_head]
+  const AttentionSpec* spec;
+  View q;  // [n, n_heads * d_head]; with an output gate per head the query, then the gate
+  KvView k;        // tiles of n_kv_heads x d_head
+  KvView v;        // rows of the same
+  View sinks;      // [1, n_heads]: a score per head that takes part in the softmax and has no value
+  View positions;  // I32 [1, n], one after the other
+  View out;        // [n, n_heads * d_head]
 };
 
 // Causal depthwise convolution with SiLU. The state holds the conv_width - 1 inputs before this
 // call, oldest first, and is advanced.
 struct ShortConvOp {
-  const float* x;       // [n, channels]
-  const float* weight;  // [width, channels]
-  float* state;         // [width - 1, channels]
-  std::int64_t channels;
-  int width;
-  std::int64_t n;
-  float* out;  // [n, channels]
+  View x;       // [n, channels]
+  View weight;  // [width, channels]
+  View state;   // [width - 1, channels]
+  View out;     // [n, channels]
 };
 
-// The gated delta rule over n tokens: L2-normalised queries and keys, decay, state update,
-// read-out, gated norm. Destroys qkv, z, b and a.
+// The gated delta rule: L2-normalised queries and keys, decay, state update, read-out, gated norm.
+// Destroys qkv, z, b and a.
 struct GatedDeltaOp {
   const GatedDeltaSpec* spec;
-  float* qkv;            // [n, conv_dim], after the convolution
-  float* z;              // [n, value_dim]
-  float* b;              // [n, n_value_heads]
-  float* a;              // [n, n_value_heads]
-  const float* a_log;    // [n_value_heads]
-  const float* dt_bias;  // [n_value_heads]
-  const float* norm;     // [d_value]
+  View qkv;      // [n, conv_dim], after the convolution
+  View z;        // [n, value_dim]
+  View b;        // [n, n_value_heads]
+  View a;        // [n, n_value_heads]
+  View a_log;    // [1, n_value_heads]
+  View dt_bias;  // [1, n_value_heads]
+  View norm;     // [1, d_value]
   float eps;
-  float* state;  // [n_value_heads, d_key, d_value], advanced
-  std::int64_t n;
-  float* out;  // [n, value_dim]
+  View state;  // [n_value_heads * d_key, d_value], advanced
+  View out;    // [n, value_dim]
 };
 
 // Latent attention in its absorbed form: one key of kv_rank + d_rope values per position, shared by
 // all heads.
 struct LatentAttentionOp {
   const MlaSpec* spec;
-  const float* q_latent;  // [n, n_heads, kv_rank]
-  const float* q_rope;    // [n, n_heads, d_rope] at the strides below
-  std::int64_t q_rope_token_stride;
-  std::int64_t q_rope_head_stride;
-  KvView kv;  // rows of one head: latent | rotary key
-  std::int64_t n;
-  std::int64_t first_position;
-  float* out;  // [n, n_heads, kv_rank]: the attended latents
+  View q_latent;   // [n, n_heads * kv_rank]
+  View q;          // [n, n_heads * (d_nope + d_rope)], of which the rotary parts are used
+  KvView kv;       // rows of one head: latent | rotary key
+  View positions;  // I32 [1, n], one after the other
+  View out;        // [n, n_heads * kv_rank]: the attended latents
 };
 
 // One small matrix per head: rows [h * head_rows + row0, ... + rows) of `weight`, used as they are
 // or transposed.
 struct HeadMatrix {
-  WeightView weight;
+  Weight weight;
   std::int64_t head_rows;
   std::int64_t row0;
   std::int64_t rows;
   bool transpose;
-
-  std::int64_t row(std::int64_t head, std::int64_t i) const { return head * head_rows + row0 + i; }
 };
 
 // y[i, h] = W_h x[i, h], or W_h^T x[i, h].
 struct HeadMatmulOp {
   HeadMatrix matrix;
   int n_heads;
-  const float* x;  // [n, n_heads, cols, or rows when transposed] at the strides below
-  std::int64_t x_token_stride;
+  View x;  // [n, n_heads heads at x_head_stride]
   std::int64_t x_head_stride;
-  std::int64_t n;
-  float* y;
-  std::int64_t y_token_stride;
+  View y;  // [n, n_heads heads at y_head_stride]
   std::int64_t y_head_stride;
 };
 
 // Latent attention in its expanded form: keys and values of every head are multiplied out of the
-// latents, once for all n tokens. Up to rounding the absorbed form with the products around it;
-// cheaper where n is large.
+// latents, once for all tokens. Up to rounding the absorbed form with the products around it;
+// cheaper for many tokens.
 struct ExpandedAttentionOp {
   const MlaSpec* spec;
   HeadMatrix keys;    // as the absorbed form multiplies queries with it: kv_rank from d_nope values
   HeadMatrix values;  // d_value values from a latent; not transposed
-  const float* q;     // [n, n_heads, d_nope + d_rope] at the strides below
-  std::int64_t token_stride;
-  std::int64_t head_stride;
-  KvView kv;  // rows of one head: latent | rotary key
-  std::int64_t n;
-  std::int64_t first_position;
-  float* out;  // [n, n_heads, d_value]
+  View q;             // [n, n_heads * (d_nope + d_rope)]
+  KvView kv;          // rows of one head: latent | rotary key
+  View positions;     // I32 [1, n], one after the other
+  View out;           // [n, n_heads * d_value]
 };
 
-// down(silu(gate x) * (up x)) for selected rows: row rows_in[i] of x gives row rows_out[i] of y.
-// Empty row lists mean rows 0..n-1.
+// y[rows_out[i]] = down(act(gate x, up x)) of x[rows_in[i]]. Without lists: of row i, into row i.
 struct FfnOp {
-  WeightView gate, up, down;
-  const float* x;  // [*, d_model]
-  std::int64_t n;
-  std::span<const std::int32_t> rows_in;
-  std::span<const std::int32_t> rows_out;
-  float* hidden;  // scratch [n, d_ff]
-  float* y;       // [*, d_model]
+  Weight gate, up, down;
+  View gate_bias = {}, up_bias = {}, down_bias = {};  // [1, d_ff], [1, d_ff], [1, d_model]
+  FfnActivation activation = {};
+  View x;              // [*, d_model]
+  View rows_in = {};   // I32 [1, n]
+  View rows_out = {};  // I32 [1, n]
+  View hidden;         // scratch [n, d_ff]
+  View y;              // [*, d_model]
 };
 
-// out[i] = sum over slots, in slot order, of weights[i, slot] * experts[i, slot], plus the shared
-// expert.
+// Chooses top_k experts for every row and weighs them.
+struct RouteOp {
+  const RouterSpec* router;
+  View logits;                // [n, n_experts]
+  View correction_bias = {};  // [1, n_experts]
+  View ids;                   // I32 [n, top_k], best first
+  View weights;               // [n, top_k]
+};
+
+// out[i] = sum over slots, in slot order, of weights[i, slot] * experts[i * top_k + slot], plus the
+// shared expert.
 struct CombineOp {
-  const float* experts;      // [n, top_k, d]
-  const float* weights;      // [n, top_k]
-  const float* shared;       // [n, d] or null
-  const float* shared_gate;  // [n] logits of the shared expert's sigmoid gate, or null: unscaled
-  int top_k;
-  std::int64_t n;
-  std::int64_t d;
-  float* out;  // [n, d]
+  View experts;           // [n * top_k, d]
+  View weights;           // [n, top_k]
+  View shared = {};       // [n, d]
+  View shared_gate = {};  // [n, 1]: logits of the shared expert's sigmoid gate; without: unscaled
+  View out;               // [n, d]
 };
 
 }  // namespace moeflux

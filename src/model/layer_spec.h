@@ -1,5 +1,5 @@
 // A layer as data: which mixer moves information between tokens, which feed-forward follows, with
-// every size. Families produce these from a checkpoint's config; nothing after them knows a
+// every size. Families produce these from a checkpoint's config; nothing that computes knows a
 // family's name.
 #pragma once
 
@@ -9,13 +9,29 @@
 
 namespace moeflux {
 
-// Grouped-query attention whose query projection also yields a sigmoid gate for its output.
-struct GatedAttentionSpec {
+enum class QkNorm {
+  None,
+  PerHead,   // over the d_head values of each head
+  WholeRow,  // over all heads of a projection together
+};
+
+// Grouped-query attention.
+struct AttentionSpec {
   int n_heads = 0;
   int n_kv_heads = 0;
   int d_head = 0;
-  RopeSpec rope;
-  float scale = 0;  // of q . k
+  bool has_output_gate = false;  // the query projection also yields a sigmoid gate for the output
+  QkNorm qk_norm = QkNorm::None;
+  bool has_bias = false;      // of the query, key and value projections
+  bool has_out_bias = false;  // of the output projection
+  bool has_sinks = false;     // a learned score per head takes part in the softmax
+  int window = 0;             // a token sees itself and window - 1 before it; 0: all before it
+  RopeSpec rope;              // n_rot 0: no rotation
+  float scale = 0;            // of q . k
+
+  int q_dim() const { return n_heads * d_head; }
+  int kv_dim() const { return n_kv_heads * d_head; }
+  int query_head() const { return has_output_gate ? 2 * d_head : d_head; }  // rows of q per head
 };
 
 enum class GateActivation { Silu, Sigmoid };
@@ -49,14 +65,33 @@ struct MlaSpec {
   RopeSpec rope;
   float scale = 0;
   float latent_norm_eps = 0;
+
+  int d_query() const { return d_nope + d_rope; }
+  int d_row() const { return kv_rank + d_rope; }  // of the cache
 };
 
-using MixerSpec = std::variant<GatedAttentionSpec, GatedDeltaSpec, MlaSpec>;
+using MixerSpec = std::variant<AttentionSpec, GatedDeltaSpec, MlaSpec>;
+
+// What becomes of a gate and an up value.
+struct FfnActivation {
+  enum class Kind {
+    Silu,           // silu(gate) * up
+    Gelu,           // gelu(gate) * up, with the tanh approximation
+    ClampedSwiglu,  // gate * sigmoid(alpha * gate) * (up + 1), gate at most limit, up within it
+  };
+  Kind kind = Kind::Silu;
+  float alpha = 0;  // of ClampedSwiglu
+  float limit = 0;
+
+  friend bool operator==(const FfnActivation&, const FfnActivation&) = default;
+};
 
 enum class RouterScoring { Softmax, Sigmoid };
 
 struct RouterSpec {
   RouterScoring scoring = RouterScoring::Softmax;
+  bool scores_chosen = false;        // logits choose, and only the chosen are scored
+  bool has_bias = false;             // of the projection
   bool has_correction_bias = false;  // added for the choice only, not for the weights
   int n_groups = 1;
   int top_groups = 1;
@@ -66,6 +101,8 @@ struct RouterSpec {
 
 struct DenseFfnSpec {
   int d_ff = 0;
+  FfnActivation activation;
+  bool has_bias = false;
 };
 
 struct MoeSpec {
@@ -73,6 +110,8 @@ struct MoeSpec {
   int top_k = 0;
   int d_expert = 0;
   RouterSpec router;
+  FfnActivation activation;      // of routed and shared experts
+  bool has_expert_bias = false;  // of every routed expert's three projections
   int d_shared = 0;              // 0: no shared expert
   bool shared_is_gated = false;  // the shared expert is scaled by a sigmoid of its own projection
 };

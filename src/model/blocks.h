@@ -1,13 +1,15 @@
-// The weights a model needs, slot by slot, in two forms: Stored (where each lies in the
-// checkpoint's files) and Resident (where each lies in memory). One definition for both, so that a
-// tensor cannot be forgotten between them. Shapes are [rows, cols] of y = W x; sizes are those of
-// model/layer_spec.h.
+// The blocks a model is made of: each holds its spec (model/layer_spec.h) and its weights together,
+// so that the two cannot contradict each other. A block has a Form: Stored (where each weight lies
+// in the checkpoint's files) or another with the same two types, such as the weights in memory
+// (runtime/weight_store.h). One definition for all, so that a tensor cannot be forgotten between
+// them. Shapes are [rows, cols] of y = W x; a weight that a model does not have is empty.
 #pragma once
 
 #include <optional>
 #include <variant>
 #include <vector>
 
+#include "model/layer_spec.h"
 #include "model/stored_tensor.h"
 
 namespace moeflux {
@@ -16,24 +18,29 @@ struct Stored {
   using Matrix = StoredMatrix;
   using Vector = StoredVector;
 };
-struct Resident {
-  using Matrix = WeightView;
-  using Vector = const float*;
+
+// y = W x + bias
+template <class Form>
+struct Linear {
+  typename Form::Matrix weight;
+  typename Form::Vector bias;
 };
 
 template <class Form>
-struct GatedAttentionTensors {
-  typename Form::Matrix
-      q;  // [2 * n_heads * d_head, d_model]: per head the query rows, then the gate rows
-  typename Form::Matrix k;       // [n_kv_heads * d_head, d_model]
-  typename Form::Matrix v;       // [n_kv_heads * d_head, d_model]
-  typename Form::Matrix o;       // [d_model, n_heads * d_head]
-  typename Form::Vector q_norm;  // [d_head]
-  typename Form::Vector k_norm;  // [d_head]
+struct Attention {
+  AttentionSpec spec;
+  Linear<Form> q;  // [n_heads * query_head, d_model]: per head the query rows, then the gate rows
+  Linear<Form> k;  // [kv_dim, d_model]
+  Linear<Form> v;  // [kv_dim, d_model]
+  Linear<Form> o;  // [d_model, q_dim]
+  typename Form::Vector q_norm;  // [d_head], or [q_dim] over the whole row
+  typename Form::Vector k_norm;  // [d_head], or [kv_dim]
+  typename Form::Vector sinks;   // [n_heads]
 };
 
 template <class Form>
-struct GatedDeltaTensors {
+struct GatedDelta {
+  GatedDeltaSpec spec;
   typename Form::Matrix qkv;      // [conv_dim, d_model]: all q rows, all k rows, all v rows
   typename Form::Matrix z;        // [value_dim, d_model]
   typename Form::Matrix b;        // [n_value_heads, d_model]
@@ -46,11 +53,12 @@ struct GatedDeltaTensors {
 };
 
 template <class Form>
-struct MlaTensors {
+struct LatentAttention {
+  MlaSpec spec;
   typename Form::Matrix q_a;        // [q_rank, d_model]; empty without q_rank
   typename Form::Vector q_a_norm;   // [q_rank]
-  typename Form::Matrix q;          // [n_heads * (d_nope + d_rope), q_rank or d_model]
-  typename Form::Matrix kv_a;       // [kv_rank + d_rope, d_model]
+  typename Form::Matrix q;          // [n_heads * d_query, q_rank or d_model]
+  typename Form::Matrix kv_a;       // [d_row, d_model]
   typename Form::Vector kv_a_norm;  // [kv_rank]
   // Either kv_b, or the pair that newer conversions split it into.
   typename Form::Matrix
@@ -61,27 +69,38 @@ struct MlaTensors {
 };
 
 template <class Form>
-struct DenseFfnTensors {
-  typename Form::Matrix gate;  // [d_ff, d_model]
-  typename Form::Matrix up;    // [d_ff, d_model]
-  typename Form::Matrix down;  // [d_model, d_ff]
+struct FeedForward {
+  DenseFfnSpec spec;
+  Linear<Form> gate;  // [d_ff, d_model]
+  Linear<Form> up;    // [d_ff, d_model]
+  Linear<Form> down;  // [d_model, d_ff]
 };
 
 template <class Form>
-struct MoeTensors {
-  typename Form::Matrix router;           // [n_experts, d_model]
-  typename Form::Vector correction_bias;  // [n_experts]; empty without one
-  DenseFfnTensors<Form> shared;           // d_ff = d_shared; empty without one
-  typename Form::Matrix shared_gate;      // [1, d_model]; empty when the shared expert is not gated
+struct Moe {
+  MoeSpec spec;
+  Linear<Form> router;                    // [n_experts, d_model]
+  typename Form::Vector correction_bias;  // [n_experts]
+  FeedForward<Form> shared;               // d_ff = d_shared
+  typename Form::Matrix shared_gate;      // [1, d_model]
+  // Biases of the routed experts, which stay in memory: [n_experts, d_expert] twice, and
+  // [n_experts, d_model].
+  typename Form::Vector gate_bias, up_bias, down_bias;
   int bank = -1;  // which bank of routed experts (ModelIndex::experts) this layer uses
 };
 
 template <class Form>
-struct LayerTensors {
+using Mixer = std::variant<Attention<Form>, GatedDelta<Form>, LatentAttention<Form>>;
+template <class Form>
+using FfnBlock = std::variant<FeedForward<Form>, Moe<Form>>;
+
+// x <- x + mixer(norm(x)); x <- x + ffn(norm(x))
+template <class Form>
+struct Layer {
   typename Form::Vector mixer_norm;  // [d_model]
-  typename Form::Vector ffn_norm;    // [d_model]
-  std::variant<GatedAttentionTensors<Form>, GatedDeltaTensors<Form>, MlaTensors<Form>> mixer;
-  std::variant<DenseFfnTensors<Form>, MoeTensors<Form>> ffn;
+  Mixer<Form> mixer;
+  typename Form::Vector ffn_norm;  // [d_model]
+  FfnBlock<Form> ffn;
 };
 
 // Multi-token prediction: drafts token t+2 from the trunk's output at t and the embedding of token
@@ -91,7 +110,7 @@ struct MtpTensors {
   typename Form::Vector embed_norm;   // [d_model]
   typename Form::Vector hidden_norm;  // [d_model]
   typename Form::Matrix fc;           // [d_model, 2 * d_model], embedding half first
-  LayerTensors<Form> layer;
+  Layer<Form> layer;
   typename Form::Vector final_norm;  // [d_model]
 };
 
@@ -100,7 +119,7 @@ struct ModelTensors {
   typename Form::Matrix embed;       // [n_vocab, d_model]
   typename Form::Vector final_norm;  // [d_model]
   typename Form::Matrix head;        // [n_vocab, d_model]; empty when tied to embed
-  std::vector<LayerTensors<Form>> layers;
+  std::vector<Layer<Form>> layers;
   std::optional<MtpTensors<Form>> mtp;
 };
 
