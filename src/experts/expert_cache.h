@@ -14,7 +14,7 @@
 
 #include "experts/eviction.h"
 #include "experts/expert_store.h"
-#include "io/huge_buffer.h"
+#include "base/aligned_buffer.h"
 
 namespace moeflux {
 
