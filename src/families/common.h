@@ -9,7 +9,7 @@
 
 #include "base/json.h"
 #include "model/layer_spec.h"
-#include "model/model_tensors.h"
+#include "model/blocks.h"
 #include "source/model_source.h"
 
 namespace moeflux {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "model/model_config.h"
-#include "model/model_tensors.h"
+#include "model/blocks.h"
 #include "source/model_source.h"
 
 namespace moeflux {
