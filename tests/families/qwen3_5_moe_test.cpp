@@ -48,6 +48,10 @@ TEST(Qwen35Moe, ReleasedConfig) {
     EXPECT_TRUE(std::holds_alternative<GatedDeltaSpec>(c.layers[i].mixer)) << i;
 
   const auto& a = std::get<AttentionSpec>(c.layers[3].mixer);
+  EXPECT_TRUE(a.has_output_gate);
+  EXPECT_EQ(a.qk_norm, QkNorm::PerHead);
+  EXPECT_FALSE(a.has_bias || a.has_out_bias || a.has_sinks);
+  EXPECT_EQ(a.window, 0);
   EXPECT_EQ(a.n_heads, 16);
   EXPECT_EQ(a.n_kv_heads, 2);
   EXPECT_EQ(a.d_head, 256);
@@ -291,6 +295,20 @@ TEST(Qwen35MoeTensors, WrongShapesAreRefused) {
     expect_error(Errc::BadInput, {name, shape_text(shape)},
                  [&] { describe_model(*source.build()); });
   }
+}
+
+TEST(Qwen35MoeTensors, BlocksHoldTheSpecsOfTheConfig) {
+  const ModelDescription model = describe_model(*open_source(fixture_path("qwen-ratio3")));
+  const auto& attention = std::get<Attention<Stored>>(model.index.tensors.layers[0].mixer).spec;
+  const auto& wanted = std::get<AttentionSpec>(model.config.layers[0].mixer);
+  EXPECT_EQ(attention.n_heads, wanted.n_heads);
+  EXPECT_EQ(attention.qk_norm, QkNorm::PerHead);
+  EXPECT_EQ(attention.rope.inv_freq, wanted.rope.inv_freq);
+  const auto& delta = std::get<GatedDelta<Stored>>(model.index.tensors.layers[1].mixer).spec;
+  EXPECT_EQ(delta.conv_dim(), std::get<GatedDeltaSpec>(model.config.layers[1].mixer).conv_dim());
+  const auto& moe = std::get<Moe<Stored>>(model.index.tensors.mtp->layer.ffn);
+  EXPECT_EQ(moe.spec.n_experts, std::get<MoeSpec>(model.config.mtp->ffn).n_experts);
+  EXPECT_EQ(moe.shared.spec.d_ff, moe.spec.d_shared);
 }
 
 // A config that is larger than the tensors, in every size it has.
