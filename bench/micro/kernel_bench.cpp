@@ -22,7 +22,7 @@
 #include "backends/backend.h"
 #include "backends/cpu/kernels.h"
 #include "base/aligned_buffer.h"
-#include "io/huge_buffer.h"
+#include "base/aligned_buffer.h"
 #include "random_floats.h"
 
 namespace moeflux {

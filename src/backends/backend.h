@@ -125,8 +125,8 @@ struct BackendOptions {
 // The backends this program has.
 struct BackendInfo {
   std::string_view name;
-  std::string_view what;      // for people, half a line
-  std::string (*missing)();   // why this machine cannot run it; empty: it can
+  std::string_view what;     // for people, half a line
+  std::string (*missing)();  // why this machine cannot run it; empty: it can
   std::unique_ptr<Backend> (*make)(const BackendOptions& options);  // throws Error
 };
 std::span<const BackendInfo> backend_list();

@@ -66,7 +66,7 @@ struct StoreKvOp {
 // already in the cache.
 struct AttentionOp {
   const AttentionSpec* spec;
-  View q;  // [n, n_heads * d_head]; with an output gate per head the query, then the gate
+  View q;          // [n, n_heads * d_head]; with an output gate per head the query, then the gate
   KvView k;        // tiles of n_kv_heads x d_head
   KvView v;        // rows of the same
   View sinks;      // [1, n_heads]: a score per head that takes part in the softmax and has no value

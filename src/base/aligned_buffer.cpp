@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "base/error.h"
+#include "base/processors.h"
 
 namespace moeflux {
 namespace {
@@ -42,6 +43,12 @@ AlignedBuffer::AlignedBuffer(std::size_t bytes) : size_(bytes) {
 
 AlignedBuffer::~AlignedBuffer() {
   if (mapping_ != nullptr) ::munmap(mapping_, mapping_bytes_);
+}
+
+HugeBuffer::HugeBuffer(std::size_t bytes) : memory_(bytes) {
+  // Of any size; only advice.
+  if (bytes > 0) static_cast<void>(::madvise(memory_.data(), bytes, MADV_HUGEPAGE));
+  spread_over_memory_nodes(memory_.data(), bytes);
 }
 
 }  // namespace moeflux

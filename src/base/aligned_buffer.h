@@ -38,4 +38,20 @@ class AlignedBuffer {
   std::size_t mapping_bytes_ = 0;
 };
 
+// Memory that disks fill fastest and all processors read: on huge pages of any size, spread over the
+// nodes of the machine. A request to a disk lists the pages it fills and holds only so many: with
+// 4 KiB pages a large read becomes many small requests. For what many reads land in.
+class HugeBuffer {
+ public:
+  HugeBuffer() = default;
+  explicit HugeBuffer(std::size_t bytes);  // throws Error(OutOfMemory)
+
+  std::byte* data() const { return memory_.data(); }
+  std::size_t size() const { return memory_.size(); }
+  std::span<std::byte> bytes() const { return {data(), size()}; }
+
+ private:
+  AlignedBuffer memory_;
+};
+
 }  // namespace moeflux

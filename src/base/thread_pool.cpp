@@ -76,7 +76,7 @@ void ThreadPool::run_loop(int worker) {
     if (begin >= loop_.count) return;
     try {
       loop_.call(loop_.body, begin, std::min(begin + loop_.grain, loop_.count), worker);
-      if (worker == 0 && between_) between_();
+      if (worker == 0 && poll_) poll_();
     } catch (...) {
       const std::lock_guard lock(error_mutex_);
       if (!error_) error_ = std::current_exception();
@@ -91,7 +91,7 @@ void ThreadPool::run(const Loop& loop) {
   if (workers_.empty() || loop.count <= loop.grain) {
     for (std::int64_t begin = 0; begin < loop.count; begin += loop.grain) {
       loop.call(loop.body, begin, std::min(begin + loop.grain, loop.count), 0);
-      if (between_) between_();
+      if (poll_) poll_();
     }
     return;
   }

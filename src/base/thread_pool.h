@@ -45,7 +45,7 @@ class ThreadPool {
 
   // Called by the caller's thread between its parts of a loop: for what must not wait until a long
   // one ends. It is short, and calls no loop.
-  void set_between(std::function<void()> between) { between_ = std::move(between); }
+  void set_poll(std::function<void()> poll) { poll_ = std::move(poll); }
 
  private:
   struct Loop {  // a reference to the caller's body: no allocation
@@ -61,7 +61,7 @@ class ThreadPool {
   void run_loop(int worker);
 
   std::vector<std::jthread> workers_;
-  std::function<void()> between_;
+  std::function<void()> poll_;
   Loop loop_;  // written only while no worker is busy
   std::atomic<bool> stopping_{false};
   std::mutex error_mutex_;

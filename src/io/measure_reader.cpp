@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "io/huge_buffer.h"
+#include "base/aligned_buffer.h"
 #include "io/read_plan.h"
 #include "io/uring.h"
 

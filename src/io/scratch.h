@@ -8,7 +8,7 @@
 
 #include "base/aligned_buffer.h"
 #include "io/file_set.h"
-#include "io/huge_buffer.h"
+#include "base/aligned_buffer.h"
 #include "io/read_plan.h"
 
 namespace moeflux {

@@ -6,7 +6,7 @@
 
 #include "base/memory_budget.h"
 #include "io/async_reader.h"
-#include "io/huge_buffer.h"
+#include "base/aligned_buffer.h"
 #include "model/model_tensors.h"
 #include "source/model_source.h"
 

@@ -103,7 +103,7 @@ TEST(ThreadPool, TheCallerLooksUpBetweenItsParts) {
     const auto caller = std::this_thread::get_id();
     int n_calls = 0;
     std::atomic<int> by_caller{0};
-    pool.set_between([&] {
+    pool.set_poll([&] {
       EXPECT_EQ(std::this_thread::get_id(), caller);
       ++n_calls;
     });
@@ -116,7 +116,7 @@ TEST(ThreadPool, TheCallerLooksUpBetweenItsParts) {
 
 TEST(ThreadPool, WhatGoesWrongInBetweenIsTheCallersError) {
   ThreadPool pool(2);
-  pool.set_between([] { fail(Errc::Io, "between"); });
+  pool.set_poll([] { fail(Errc::Io, "between"); });
   std::atomic<bool> met{false};  // the caller has a part of its own
   const auto loop = [&] {
     pool.parallel_for(2, 1, [&](std::int64_t, std::int64_t, int worker) {
@@ -125,7 +125,7 @@ TEST(ThreadPool, WhatGoesWrongInBetweenIsTheCallersError) {
     });
   };
   EXPECT_THROW(loop(), Error);
-  pool.set_between({});
+  pool.set_poll({});
   EXPECT_NO_THROW(loop());
 }
 

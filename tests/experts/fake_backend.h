@@ -68,8 +68,7 @@ class FakeBackend final : public Backend {
 
   std::string name() const override { return "fake"; }
   std::unique_ptr<Buffer> allocate(std::uint64_t bytes, MemoryKind kind, Backing) override {
-    return std::make_unique<Memory>(kind, bytes,
-                                    kind != MemoryKind::Device || options_.reachable);
+    return std::make_unique<Memory>(kind, bytes, kind != MemoryKind::Device || options_.reachable);
   }
   void discard(const Bytes& bytes) override {
     ::madvise(bytes.buffer->address() + bytes.offset, bytes.size, MADV_DONTNEED);

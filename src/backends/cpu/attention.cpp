@@ -4,7 +4,9 @@
 
 #include "backends/cpu/attention_blocks.h"
 #include "backends/cpu/cpu_backend.h"
+#include "backends/cpu/host_ops.h"
 #include "base/error.h"
+#include "base/portable_math.h"
 
 namespace moeflux::cpu {
 namespace {
@@ -20,7 +22,7 @@ int whole_tiles(int n) {
 // `memory`. In tiles, n is rounded up to whole ones.
 const float* decode(const KernelTable& kernels, const KvView& cache, int head,
                     std::int64_t position, int n, float* memory) {
-  const std::byte* from = cache.at(head, position);
+  const std::byte* from = kv_at(cache, head, position);
   const bool tiled = cache.shape.layout == KvLayout::Tiles;
   const std::int64_t n_tiles = tiles_of(n);
   const int d = cache.shape.d;
@@ -47,11 +49,11 @@ const float* decode(const KernelTable& kernels, const KvView& cache, int head,
   return nullptr;
 }
 
-// Queries that lie in rows.
-template <class Op>
-void gather_rows(const Op& op, const QueryTile& tile, int d, float* queries) {
+// Queries that lie in rows: of each head the first d values.
+void gather_rows(const View& q, std::int64_t head_stride, const QueryTile& tile, int d,
+                 float* queries) {
   for (int j = 0; j < tile.size(); ++j) {
-    std::copy_n(op.q + tile.token_of(j) * op.token_stride + tile.head_of(j) * op.head_stride, d,
+    std::copy_n(floats(q) + tile.token_of(j) * q.stride + tile.head_of(j) * head_stride, d,
                 queries + std::int64_t{j} * d);
   }
 }
@@ -80,7 +82,9 @@ struct GroupedQueries {
     return std::int64_t{2} * kKeyBlock * d();
   }
 
-  void gather(const QueryTile& tile, float* queries) const { gather_rows(op, tile, d(), queries); }
+  void gather(const QueryTile& tile, float* queries) const {
+    gather_rows(op.q, op.spec->query_head(), tile, d(), queries);
+  }
 
   KeyBlock load(const QueryTile& tile, const float*, std::int64_t position, int n_keys,
                 float* memory) const {
@@ -94,13 +98,27 @@ struct GroupedQueries {
     scores_of_rows(kernels, block, queries + std::int64_t{first} * d(), n, d(), out);
   }
 
-  void finish(const QueryTile& tile, int query, const float* values, float sum,
+  void finish(const QueryTile& tile, int query, const float* values, SoftmaxSum sum,
               float* memory) const {
     const std::int64_t token = tile.token_of(query), head = tile.head_of(query);
-    float* out = op.out + (token * op.spec->n_heads + head) * d();
-    kernels.sigmoid_row(op.gate + token * op.token_stride + head * op.head_stride, memory, d());
-    const float inverse = 1.0f / sum;
+    float* out = floats(op.out) + token * op.out.stride + head * d();
+    const float inverse =
+        op.spec->has_sinks ? with_sink(sum, floats(op.sinks)[head]) : 1.0f / sum.sum;
+    if (!op.spec->has_output_gate) {
+      for (int c = 0; c < d(); ++c) out[c] = values[c] * inverse;
+      return;
+    }
+    const float* gate = floats(op.q) + token * op.q.stride + head * op.spec->query_head() + d();
+    kernels.sigmoid_row(gate, memory, d());
     for (int c = 0; c < d(); ++c) out[c] = values[c] * inverse * memory[c];
+  }
+
+ private:
+  // What values are multiplied with where one more score is part of the softmax.
+  static float with_sink(const SoftmaxSum& sum, float sink) {
+    const float max = std::max(sum.max, sink);
+    const float scale = portable::exp(sum.max - max);
+    return scale / (sum.sum * scale + portable::exp(sink - max));
   }
 };
 
@@ -123,8 +141,9 @@ struct LatentQueries {
     std::fill_n(queries, queries_size(tile.size()), 0.0f);
     for (int j = 0; j < tile.size(); ++j) {
       const std::int64_t token = tile.token_of(j), head = tile.head_of(j);
-      const float* latent = op.q_latent + (token * op.spec->n_heads + head) * rank;
-      const float* rope = op.q_rope + token * op.q_rope_token_stride + head * op.q_rope_head_stride;
+      const float* latent = floats(op.q_latent) + token * op.q_latent.stride + head * rank;
+      const float* rope =
+          floats(op.q) + token * op.q.stride + head * op.spec->d_query() + op.spec->d_nope;
       float* lane = queries + std::int64_t{j / kKvLanes} * kKvLanes * d() + j % kKvLanes;
       for (int c = 0; c < rank; ++c) lane[c * kKvLanes] = latent[c];
       for (int c = 0; c < op.spec->d_rope; ++c) lane[(rank + c) * kKvLanes] = rope[c];
@@ -154,10 +173,10 @@ struct LatentQueries {
     }
   }
 
-  void finish(const QueryTile& tile, int query, const float* values, float sum, float*) const {
-    const std::int64_t row = tile.token_of(query) * op.spec->n_heads + tile.head_of(query);
-    float* out = op.out + row * d_value();
-    const float inverse = 1.0f / sum;
+  void finish(const QueryTile& tile, int query, const float* values, SoftmaxSum sum, float*) const {
+    float* out = floats(op.out) + tile.token_of(query) * op.out.stride +
+                 std::int64_t{tile.head_of(query)} * d_value();
+    const float inverse = 1.0f / sum.sum;
     for (int c = 0; c < d_value(); ++c) out[c] = values[c] * inverse;
   }
 };
@@ -167,6 +186,8 @@ struct LatentQueries {
 struct ExpandedQueries {
   const ExpandedAttentionOp& op;
   const KernelTable& kernels;
+  const HostHeadMatrix key_matrix = HostHeadMatrix(op.keys);
+  const HostHeadMatrix value_matrix = HostHeadMatrix(op.values);
 
   int rank() const { return op.spec->kv_rank; }
   int d_row() const { return rank() + op.spec->d_rope; }
@@ -180,15 +201,15 @@ struct ExpandedQueries {
     return key_weights_at(n) + std::int64_t{whole_tiles(op.spec->d_nope)} * rank();
   }
   std::int64_t queries_size(int n) const {
-    return row_at(n) + std::max<std::int64_t>(op.keys.weight.cols, rank());
+    return row_at(n) + std::max<std::int64_t>(key_matrix.weight.cols, rank());
   }
-  std::int64_t row_at(int n) const {  // one that is turned
+  std::int64_t row_at(int n) const {  // one that is transposed
     return value_weights_at(n) + std::int64_t{whole_tiles(d_value())} * rank();
   }
 
   void gather(const QueryTile& tile, float* queries) const {
     const int n = tile.size();
-    gather_rows(op, tile, d(), queries);
+    gather_rows(op.q, d(), tile, d(), queries);
     decode_weights(tile.group, queries + key_weights_at(n), queries + value_weights_at(n),
                    queries + row_at(n));
   }
@@ -239,10 +260,10 @@ struct ExpandedQueries {
     scores_of_rows(kernels, block, queries + std::int64_t{first} * d(), n, d(), out);
   }
 
-  void finish(const QueryTile& tile, int query, const float* values, float sum, float*) const {
-    const std::int64_t row = tile.token_of(query) * op.spec->n_heads + tile.head_of(query);
-    float* out = op.out + row * d_value();
-    const float inverse = 1.0f / sum;
+  void finish(const QueryTile& tile, int query, const float* values, SoftmaxSum sum, float*) const {
+    float* out = floats(op.out) + tile.token_of(query) * op.out.stride +
+                 std::int64_t{tile.head_of(query)} * d_value();
+    const float inverse = 1.0f / sum.sum;
     for (int c = 0; c < d_value(); ++c) out[c] = values[c] * inverse;
   }
 
@@ -256,18 +277,17 @@ struct ExpandedQueries {
   }
 
   void decode_weights(int head, float* for_keys, float* for_values, float* row) const {
-    const HeadMatrix &keys = op.keys, &values = op.values;
-    for (std::int64_t r = 0; r < keys.rows; ++r) {
-      if (keys.transpose) {  // for queries: for latents it lies right
-        kernels.decode_row(keys.weight, keys.row(head, r), for_keys + r * rank());
+    for (std::int64_t r = 0; r < key_matrix.rows; ++r) {
+      if (key_matrix.transpose) {  // for queries: for latents it lies right
+        kernels.decode_row(key_matrix.weight, key_matrix.row(head, r), for_keys + r * rank());
         continue;
       }
-      kernels.decode_row(keys.weight, keys.row(head, r), row);
+      kernels.decode_row(key_matrix.weight, key_matrix.row(head, r), row);
       for (int c = 0; c < op.spec->d_nope; ++c) for_keys[std::int64_t{c} * rank() + r] = row[c];
     }
     for (int c = 0; c < whole_tiles(d_value()); ++c) {
       if (c < d_value()) {
-        kernels.decode_row(values.weight, values.row(head, c), row);
+        kernels.decode_row(value_matrix.weight, value_matrix.row(head, c), row);
       } else {
         std::fill_n(row, rank(), 0.0f);
       }
@@ -280,14 +300,15 @@ struct ExpandedQueries {
 }  // namespace
 
 void CpuBackend::attention(const AttentionOp& op) {
-  const GatedAttentionSpec& s = *op.spec;
+  const AttentionSpec& s = *op.spec;
   MOEFLUX_ASSERT(op.k.shape.layout == KvLayout::Tiles && op.v.shape.layout == KvLayout::Rows);
   BlockedAttention<GroupedQueries>({op, kernels_},
                                    {.n_groups = s.n_kv_heads,
                                     .heads_per_group = s.n_heads / s.n_kv_heads,
-                                    .n = op.n,
-                                    .first_position = op.first_position,
-                                    .scale = s.scale},
+                                    .n = op.q.rows,
+                                    .first_position = first_position(op.positions),
+                                    .scale = s.scale,
+                                    .window = s.window},
                                    *kernels_.attention)
       .run(
           pool_, [this](int worker, std::int64_t n) { return scratch(worker, n); },
@@ -300,8 +321,8 @@ void CpuBackend::latent_attention(const LatentAttentionOp& op) {
   BlockedAttention<LatentQueries>({op, kernels_},
                                   {.n_groups = 1,
                                    .heads_per_group = s.n_heads,
-                                   .n = op.n,
-                                   .first_position = op.first_position,
+                                   .n = op.q.rows,
+                                   .first_position = first_position(op.positions),
                                    .scale = s.scale},
                                   *kernels_.attention)
       .run(
@@ -315,8 +336,8 @@ void CpuBackend::expanded_attention(const ExpandedAttentionOp& op) {
   BlockedAttention<ExpandedQueries>({op, kernels_},
                                     {.n_groups = s.n_heads,
                                      .heads_per_group = 1,
-                                     .n = op.n,
-                                     .first_position = op.first_position,
+                                     .n = op.q.rows,
+                                     .first_position = first_position(op.positions),
                                      .scale = s.scale},
                                     *kernels_.attention)
       .run(

@@ -19,11 +19,13 @@
 //   // multiple of kQueryPiece, n at most that.
 //   void scores(const KeyBlock&, const float* queries, int first, int n, float* memory,
 //               float* scores) const;
-//   void finish(const QueryTile&, int query, const float* values, float sum, float* memory) const;
+//   void finish(const QueryTile&, int query, const float* values, SoftmaxSum sum,
+//               float* memory) const;
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "backends/cpu/attention_kernels.h"
@@ -103,6 +105,7 @@ class BlockedAttention {
     int n_groups, heads_per_group;
     std::int64_t n, first_position;  // of the new tokens
     float scale;
+    int window = 0;  // positions a token sees, itself included; 0: all
   };
 
   BlockedAttention(const Kind& kind, const Shape& shape, const AttentionKernels& kernels)
@@ -171,6 +174,19 @@ class BlockedAttention {
     return static_cast<int>(std::clamp<std::int64_t>(n, 0, kKeyBlock));
   }
 
+  // Of the keys of a block, those before the query's window.
+  int hidden(const QueryTile& tile, int query, std::int64_t block) const {
+    if (shape_.window == 0) return 0;
+    const std::int64_t n =
+        shape_.first_position + tile.token_of(query) + 1 - shape_.window - block * kKeyBlock;
+    return static_cast<int>(std::clamp<std::int64_t>(n, 0, kKeyBlock));
+  }
+  // The first block that a token sees something of.
+  std::int64_t first_block(std::int64_t token) const {
+    if (shape_.window == 0) return 0;
+    return std::max<std::int64_t>(shape_.first_position + token + 1 - shape_.window, 0) / kKeyBlock;
+  }
+
   // Large tiles read keys less often, small ones keep more threads busy.
   QueryTiles cut(int n_threads) const {
     constexpr int kLeast = 16;
@@ -198,9 +214,15 @@ class BlockedAttention {
       const int n = visible(tile, begin, block);
       int end = begin;
       for (; end < last && visible(tile, end, block) == n; ++end) {
-        out.sums[end - first] =
-            n > 0 ? kernels_.softmax(weights + (end - begin) * kKeyBlock, n, shape_.scale)
-                  : SoftmaxSum{};
+        float* of_query = weights + (end - begin) * kKeyBlock;
+        const int n_hidden = std::min(hidden(tile, end, block), n);
+        std::fill_n(of_query, n_hidden, -std::numeric_limits<float>::infinity());
+        if (n > n_hidden) {
+          out.sums[end - first] = kernels_.softmax(of_query, n, shape_.scale);
+        } else {
+          std::fill_n(of_query, n, 0.0f);
+          out.sums[end - first] = SoftmaxSum{};
+        }
       }
       kernels_.weighted_rows({.weights = weights,
                               .weight_stride = kKeyBlock,
@@ -243,7 +265,7 @@ class BlockedAttention {
     const AttentionPart sum = part(memory.sum, n);
     kind_.gather(tile, memory.queries);
     clear(sum, n);
-    for (std::int64_t b = 0; b < blocks_before(length_of(tile)); ++b) {
+    for (std::int64_t b = first_block(tile.token); b < blocks_before(length_of(tile)); ++b) {
       const KeyBlock keys = load(tile, b, memory);
       for_pieces(tile, b, [&](int first, int last) {
         compute(tile, b, keys, first, last, memory, block);
@@ -255,8 +277,8 @@ class BlockedAttention {
   }
 
   void finish(const QueryTile& tile, int query, const AttentionPart& sum, float* memory) const {
-    kind_.finish(tile, query, sum.values + std::int64_t{query} * kind_.d_value(),
-                 sum.sums[query].sum, memory);
+    kind_.finish(tile, query, sum.values + std::int64_t{query} * kind_.d_value(), sum.sums[query],
+                 memory);
   }
 
   // Few queries: blocks in parallel, as many at a time as keep the threads busy; their parts are
@@ -265,9 +287,9 @@ class BlockedAttention {
   void run_split(const QueryTiles& tiles, std::int64_t n_blocks, ThreadPool& pool,
                  const Scratch& scratch, std::vector<float>& shared) const {
     constexpr std::int64_t kBlocksPerThread = 8;
-    const std::int64_t n_tiles = tiles.count();
+    const std::int64_t n_tiles = tiles.count(), first_of_all = first_block(0);
     const std::int64_t wave = std::clamp<std::int64_t>(
-        (kBlocksPerThread * pool.size() + n_tiles - 1) / n_tiles, 1, n_blocks);
+        (kBlocksPerThread * pool.size() + n_tiles - 1) / n_tiles, 1, n_blocks - first_of_all);
     const int most = tiles.most_queries();
     const std::int64_t size = part_size(*this, most);
     // [wave][tile], then the sums: [tile]
@@ -277,7 +299,7 @@ class BlockedAttention {
       return part(parts + (in_wave * n_tiles + tile) * size, most);
     };
     for (std::int64_t i = 0; i < n_tiles; ++i) clear(part_of(wave, i), most);
-    for (std::int64_t begin = 0; begin < n_blocks; begin += wave) {
+    for (std::int64_t begin = first_of_all; begin < n_blocks; begin += wave) {
       const std::int64_t n = std::min(wave, n_blocks - begin);
       pool.parallel_for(n * n_tiles, 1, [&](std::int64_t task, std::int64_t, int worker) {
         const std::int64_t b = task / n_tiles, i = task % n_tiles;

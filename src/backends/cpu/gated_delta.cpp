@@ -5,6 +5,7 @@
 
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cpu/delta_step.h"
+#include "backends/cpu/host_ops.h"
 #include "base/error.h"
 #include "base/portable_math.h"
 
@@ -15,6 +16,30 @@ constexpr float kL2Eps = 1e-6f;  // fixed in the reference, not the model's norm
 
 // Columns of a head's state that are taken through all tokens together.
 constexpr int kDeltaColumns = 64;
+
+struct HostDelta {
+  explicit HostDelta(const GatedDeltaOp& op)
+      : spec(op.spec),
+        qkv(floats(op.qkv)),
+        z(floats(op.z)),
+        b(floats(op.b)),
+        a(floats(op.a)),
+        a_log(floats(op.a_log)),
+        dt_bias(floats(op.dt_bias)),
+        norm(floats(op.norm)),
+        eps(op.eps),
+        state(floats(op.state)),
+        n(op.qkv.rows),
+        out(floats(op.out)) {}
+
+  const GatedDeltaSpec* spec;
+  float *qkv, *z, *b, *a;
+  const float *a_log, *dt_bias, *norm;
+  float eps;
+  float* state;
+  std::int64_t n;
+  float* out;
+};
 
 // x <- x / |x| * scale
 void l2_normalize(const KernelTable& kernels, float* x, int d, float scale) noexcept {
@@ -29,7 +54,7 @@ void copy_rows(const float* x, std::int64_t x_stride, float* y, std::int64_t y_s
 
 // Once for each token and key head, however many value heads use them: queries and keys of length
 // 1, decays, betas.
-void prepare_token(const KernelTable& kernels, const GatedDeltaOp& op, std::int64_t i) noexcept {
+void prepare_token(const KernelTable& kernels, const HostDelta& op, std::int64_t i) noexcept {
   const GatedDeltaSpec& s = *op.spec;
   const float q_scale = 1.0f / std::sqrt(static_cast<float>(s.d_key));
   float* q = op.qkv + i * s.conv_dim();
@@ -47,7 +72,7 @@ void prepare_token(const KernelTable& kernels, const GatedDeltaOp& op, std::int6
 }
 
 // The gated norm of one read-out; row = token * n_value_heads + head.
-void finish_row(const KernelTable& kernels, const GatedDeltaOp& op, std::int64_t row) noexcept {
+void finish_row(const KernelTable& kernels, const HostDelta& op, std::int64_t row) noexcept {
   const GatedDeltaSpec& s = *op.spec;
   float* out = op.out + row * s.d_value;
   float* gate = op.z + row * s.d_value;
@@ -61,35 +86,41 @@ void finish_row(const KernelTable& kernels, const GatedDeltaOp& op, std::int64_t
 }  // namespace
 
 void CpuBackend::short_conv(const ShortConvOp& op) {
-  MOEFLUX_ASSERT(op.width <= kMaxConvWidth);
-  const int past = op.width - 1;
-  const std::int64_t grain = op.n == 1 ? 1024 : 256;  // parts of one token are soon done
-  pool_.parallel_for(op.channels, grain, [&](std::int64_t begin, std::int64_t end, int) {
+  const auto width = static_cast<int>(op.weight.rows);
+  const std::int64_t channels = op.x.cols, n_rows = op.x.rows;
+  MOEFLUX_ASSERT(width <= kMaxConvWidth && op.x.is_packed() && op.out.is_packed());
+  const float* inputs = floats(op.x);
+  float* state = floats(op.state);
+  const int past = width - 1;
+  const std::int64_t grain = n_rows == 1 ? 1024 : 256;  // parts of one token are soon done
+  pool_.parallel_for(channels, grain, [&](std::int64_t begin, std::int64_t end, int) {
     const std::int64_t n = end - begin;
     std::array<const float*, kMaxConvWidth> x{};
-    for (std::int64_t i = 0; i < op.n; ++i) {
-      for (int tap = 0; tap < op.width; ++tap) {
+    for (std::int64_t i = 0; i < n_rows; ++i) {
+      for (int tap = 0; tap < width; ++tap) {
         // From the state while the input lies before this call.
         const std::int64_t t = i + tap - past;
         x[static_cast<std::size_t>(tap)] =
-            (t < 0 ? op.state + (t + past) * op.channels : op.x + t * op.channels) + begin;
+            (t < 0 ? state + (t + past) * channels : inputs + t * channels) + begin;
       }
       kernels_.conv_row({.x = x.data(),
-                         .weights = op.weight + begin,
-                         .weight_stride = op.channels,
-                         .n_taps = op.width,
+                         .weights = floats(op.weight) + begin,
+                         .weight_stride = channels,
+                         .n_taps = width,
                          .n = n,
-                         .out = op.out + i * op.channels + begin});
+                         .out = floats(op.out) + i * channels + begin});
     }
     for (int slot = 0; slot < past; ++slot) {  // the last `past` inputs, oldest first
-      const std::int64_t t = op.n - past + slot;
-      const float* from = t < 0 ? op.state + (t + past) * op.channels : op.x + t * op.channels;
-      std::copy(from + begin, from + end, op.state + slot * op.channels + begin);
+      const std::int64_t t = n_rows - past + slot;
+      const float* from = t < 0 ? state + (t + past) * channels : inputs + t * channels;
+      std::copy(from + begin, from + end, state + slot * channels + begin);
     }
   });
 }
 
-void CpuBackend::gated_delta(const GatedDeltaOp& op) {
+void CpuBackend::gated_delta(const GatedDeltaOp& operands) {
+  MOEFLUX_ASSERT(operands.qkv.is_packed() && operands.z.is_packed() && operands.out.is_packed());
+  const HostDelta op(operands);
   const GatedDeltaSpec& s = *op.spec;
   pool_.parallel_for(op.n, 4, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t i = begin; i < end; ++i) prepare_token(kernels_, op, i);

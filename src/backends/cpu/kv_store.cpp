@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "backends/cpu/cpu_backend.h"
+#include "backends/cpu/host_ops.h"
 #include "base/error.h"
 
 namespace moeflux::cpu {
@@ -49,7 +50,7 @@ struct Row {
 };
 
 Row row_of(const KvView& view, std::int64_t head, std::int64_t position) {
-  std::byte* begin = view.at(head, position);
+  std::byte* begin = kv_at(view, head, position);
   const bool tiled = view.shape.layout == KvLayout::Tiles;
   const std::int64_t step = tiled ? kKvLanes : 1, lane = tiled ? position % kKvLanes : 0;
   const std::int64_t size = view.shape.type == KvType::F32  ? 4
@@ -106,12 +107,13 @@ void store_row(const KvView& view, const Row& row, const float* x) noexcept {
 
 void CpuBackend::store_kv(const StoreKvOp& op) {
   const KvShape& shape = op.cache.shape;
-  MOEFLUX_ASSERT(op.first_position + op.n <= shape.capacity);
-  pool_.parallel_for(op.n, 16, [&](std::int64_t begin, std::int64_t end, int) {
+  const std::int64_t first = first_position(op.positions);
+  MOEFLUX_ASSERT(first + op.x.rows <= shape.capacity);
+  pool_.parallel_for(op.x.rows, 16, [&](std::int64_t begin, std::int64_t end, int) {
     for (int head = 0; head < shape.n_heads; ++head) {
       for (std::int64_t i = begin; i < end; ++i) {
-        store_row(op.cache, row_of(op.cache, head, op.first_position + i),
-                  op.x + i * op.x_stride + std::int64_t{head} * shape.d);
+        store_row(op.cache, row_of(op.cache, head, first + i),
+                  floats(op.x) + i * op.x.stride + std::int64_t{head} * shape.d);
       }
     }
   });

@@ -2,13 +2,16 @@
 // many of them as a cache holds, for few it is decoded on the way; each output is one dot product
 // in a fixed order, so the number of tokens in a call changes nothing.
 #include <algorithm>
+#include <array>
 #include <cstdint>
 
 #include "backends/cpu/attention_kernels.h"
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cpu/grow.h"
+#include "backends/cpu/host_ops.h"
 #include "backends/cpu/row_dots.h"
 #include "backends/cpu/rows.h"
+#include "base/portable_math.h"
 
 namespace moeflux::cpu {
 namespace {
@@ -52,54 +55,71 @@ std::int64_t activations_at_once(std::int64_t cols) {
 bool alike(const WeightView& a, const WeightView& b) {
   return a.format == b.format && a.rows == b.rows && a.cols == b.cols;
 }
-bool alike(const FfnOp& a, const FfnOp& b) {
+bool alike(const HostFfn& a, const HostFfn& b) {
   return alike(a.gate, b.gate) && alike(a.up, b.up) && alike(a.down, b.down);
 }
 
 // y = sum over the rows r of a head of x[r] * row r, in order.
-void transposed_rows(const KernelTable& kernels, const HeadMatmulOp& op, std::int64_t first,
-                     const float* x, float* y, float* panel) {
-  const WeightView& w = op.matrix.weight;
+void transposed_rows(const KernelTable& kernels, const HostHeadMatrix& matrix,
+                     const HeadMatmulOp& op, std::int64_t first, const float* x, float* y,
+                     float* panel) {
+  const WeightView& w = matrix.weight;
   const std::int64_t stride = panel_stride(w.cols);
-  for (std::int64_t i = 0; i < op.n; ++i) std::fill_n(y + i * op.y_token_stride, w.cols, 0.0f);
-  for (std::int64_t r = 0; r < op.matrix.rows; r += kTransposedRows) {
-    const std::int64_t n_rows = std::min(kTransposedRows, op.matrix.rows - r);
+  for (std::int64_t i = 0; i < op.x.rows; ++i) std::fill_n(y + i * op.y.stride, w.cols, 0.0f);
+  for (std::int64_t r = 0; r < matrix.rows; r += kTransposedRows) {
+    const std::int64_t n_rows = std::min(kTransposedRows, matrix.rows - r);
     for (std::int64_t k = 0; k < n_rows; ++k)
       kernels.decode_row(w, first + r + k, panel + k * stride);
     kernels.attention->weighted_rows({.weights = x + r,
-                                      .weight_stride = op.x_token_stride,
-                                      .n_queries = static_cast<int>(op.n),
+                                      .weight_stride = op.x.stride,
+                                      .n_queries = static_cast<int>(op.x.rows),
                                       .rows = panel,
                                       .row_stride = stride,
                                       .n_rows = static_cast<int>(n_rows),
                                       .d = static_cast<int>(w.cols),
                                       .out = y,
-                                      .out_stride = op.y_token_stride});
+                                      .out_stride = op.y.stride});
   }
 }
 
 constexpr std::int64_t kRowsInCache = 512;
 
+void add_to(const float* x, float* y, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) y[i] += x[i];
+}
+
 }  // namespace
 
 void CpuBackend::matmuls(std::span<const MatmulOp> ops) {
   constexpr std::int64_t kFewRows = 8;  // with more, a product is worth a hand-over of its own
-  const bool together = std::all_of(ops.begin(), ops.end(), [&](const MatmulOp& op) {
-    return fast(op.weight) && op.n <= kFewRows;
+  MOEFLUX_ASSERT(ops.size() <= kMostMatmuls);
+  std::array<HostMatmul, kMostMatmuls> all;
+  std::transform(ops.begin(), ops.end(), all.begin(),
+                 [](const MatmulOp& op) { return resolved(op); });
+  const std::span<const HostMatmul> products(all.data(), ops.size());
+  const bool together = std::all_of(products.begin(), products.end(), [&](const HostMatmul& op) {
+    return rounds(op.weight) && op.n <= kFewRows;
   });
-  if (together) return fast_matmuls(ops);
-  for (const MatmulOp& op : ops) matmul_alone(op);
+  if (together) {
+    rounded_matmuls(products);
+  } else {
+    for (const HostMatmul& op : products) matmul_alone(op);
+  }
+  for (const HostMatmul& op : products) {
+    if (op.bias == nullptr) continue;
+    for (std::int64_t i = 0; i < op.n; ++i) add_to(op.bias, op.y + i * op.y_stride, op.weight.rows);
+  }
 }
 
-void CpuBackend::matmul_alone(const MatmulOp& op) {
-  if (fast(op.weight)) {
+void CpuBackend::matmul_alone(const HostMatmul& op) {
+  if (rounds(op.weight)) {
     // Pieces whose rounded rows stay in the cache while all weights pass by.
     for (std::int64_t done = 0; done < op.n; done += kRowsInCache) {
-      MatmulOp piece = op;
+      HostMatmul piece = op;
       piece.x += done * op.x_stride;
       piece.y += done * op.y_stride;
       piece.n = std::min(kRowsInCache, op.n - done);
-      fast_matmuls({&piece, 1});
+      rounded_matmuls({&piece, 1});
     }
     return;
   }
@@ -150,18 +170,19 @@ void CpuBackend::exact_rows(const WeightView& w, std::int64_t begin, std::int64_
 }
 
 void CpuBackend::head_matmul(const HeadMatmulOp& op) {
-  const WeightView& w = op.matrix.weight;
+  const HostHeadMatrix matrix(op.matrix);
+  const WeightView& w = matrix.weight;
   pool_.parallel_for(op.n_heads, 1, [&](std::int64_t begin, std::int64_t end, int worker) {
     float* memory = scratch(worker, panel_floats(w.cols, kTransposedRows));
     for (std::int64_t h = begin; h < end; ++h) {
-      const std::int64_t first = op.matrix.row(h, 0);
-      const float* x = op.x + h * op.x_head_stride;
-      float* y = op.y + h * op.y_head_stride;
-      if (op.matrix.transpose) {
-        transposed_rows(kernels_, op, first, x, y, panel_start(memory));
+      const std::int64_t first = matrix.row(h, 0);
+      const float* x = floats(op.x) + h * op.x_head_stride;
+      float* y = floats(op.y) + h * op.y_head_stride;
+      if (matrix.transpose) {
+        transposed_rows(kernels_, matrix, op, first, x, y, panel_start(memory));
       } else {
-        exact_rows(w, first, first + op.matrix.rows, x, op.x_token_stride, op.n, y,
-                   op.y_token_stride, memory);
+        exact_rows(w, first, first + matrix.rows, x, op.x.stride, op.x.rows, y, op.y.stride,
+                   memory);
       }
     }
   });
@@ -170,8 +191,8 @@ void CpuBackend::head_matmul(const HeadMatmulOp& op) {
 namespace {
 
 // Rows [first, first + n) of an operation.
-FfnOp rows_of(const FfnOp& op, std::int64_t first, std::int64_t n) {
-  FfnOp part = op;
+HostFfn rows_of(const HostFfn& op, std::int64_t first, std::int64_t n) {
+  HostFfn part = op;
   const auto at = static_cast<std::size_t>(first), count = static_cast<std::size_t>(n);
   part.n = n;
   part.hidden = op.hidden + first * op.gate.rows;
@@ -189,7 +210,7 @@ FfnOp rows_of(const FfnOp& op, std::int64_t first, std::int64_t n) {
 }
 
 template <class Visit>
-void for_parts(const FfnOp& op, std::int64_t most_rows, const Visit& visit) {
+void for_parts(const HostFfn& op, std::int64_t most_rows, const Visit& visit) {
   for (std::int64_t first = 0; first < op.n; first += most_rows)
     visit(rows_of(op, first, std::min(most_rows, op.n - first)));
 }
@@ -198,37 +219,72 @@ void for_parts(const FfnOp& op, std::int64_t most_rows, const Visit& visit) {
 
 // How an operation is computed depends on its own weights alone, never on what else is in the call.
 void CpuBackend::ffns(std::span<const FfnOp> ops) {
-  while (!ops.empty()) {
+  ffns_.clear();
+  for (const FfnOp& op : ops) ffns_.push_back(resolved(op));
+  std::span<const HostFfn> left = ffns_;
+  while (!left.empty()) {
+    const HostFfn& one = left[0];
     std::size_t n = 1;
-    if (!fast(ops[0])) {
-      if (fast(ops[0].gate) || fast(ops[0].up) || fast(ops[0].down))
-        for_parts(ops[0], kMixedFfnRowsAtOnce, [&](const FfnOp& part) { mixed_ffn(part); });
+    if (!rounds(one)) {
+      if (rounds(one.gate) || rounds(one.up) || rounds(one.down))
+        for_parts(one, kMixedFfnRowsAtOnce, [&](const HostFfn& part) { mixed_ffn(part); });
       else
-        for_parts(ops[0], kFfnRowsAtOnce, [&](const FfnOp& part) { exact_ffn(part); });
-    } else if (ops[0].n > kRoundedRowsAtOnce) {
-      for_parts(ops[0], kRoundedRowsAtOnce, [&](const FfnOp& part) { fast_ffns({&part, 1}); });
+        for_parts(one, kFfnRowsAtOnce, [&](const HostFfn& part) { exact_ffn(part); });
+    } else if (one.n > kRoundedRowsAtOnce) {
+      for_parts(one, kRoundedRowsAtOnce, [&](const HostFfn& part) { rounded_ffns({&part, 1}); });
     } else {
-      std::int64_t n_rows = ops[0].n;
-      while (n < ops.size() && alike(ops[n], ops[0]) && n_rows + ops[n].n <= kRoundedRowsAtOnce)
-        n_rows += ops[n++].n;
-      fast_ffns(ops.first(n));
+      std::int64_t n_rows = one.n;
+      while (n < left.size() && alike(left[n], one) && n_rows + left[n].n <= kRoundedRowsAtOnce)
+        n_rows += left[n++].n;
+      rounded_ffns(left.first(n));
     }
-    ops = ops.subspan(n);
+    left = left.subspan(n);
+  }
+  for (const HostFfn& op : ffns_) {
+    if (op.down_bias == nullptr) continue;
+    for (std::int64_t i = 0; i < op.n; ++i) add_to(op.down_bias, op.output(i), op.down.rows);
   }
 }
 
-const float* CpuBackend::gathered_rows(const FfnOp& op) {
+void CpuBackend::activate(const HostFfn& op, std::int64_t first, std::int64_t n, float* gate,
+                          float* up) const {
+  if (op.gate_bias != nullptr) add_to(op.gate_bias + first, gate, n);
+  if (op.up_bias != nullptr) add_to(op.up_bias + first, up, n);
+  switch (op.activation.kind) {
+    case FfnActivation::Kind::Silu:
+      kernels_.silu_row(gate, gate, n);
+      for (std::int64_t r = 0; r < n; ++r) gate[r] *= up[r];
+      return;
+    case FfnActivation::Kind::Gelu: {
+      constexpr float kRoot = 0.797884560802865f;  // sqrt(2 / pi)
+      for (std::int64_t r = 0; r < n; ++r) {
+        const float x = gate[r];
+        gate[r] = x * portable::sigmoid(2.0f * kRoot * (x + 0.044715f * x * x * x)) * up[r];
+      }
+      return;
+    }
+    case FfnActivation::Kind::ClampedSwiglu: {
+      const float limit = op.activation.limit;
+      for (std::int64_t r = 0; r < n; ++r) {
+        const float x = std::min(gate[r], limit), u = std::clamp(up[r], -limit, limit);
+        gate[r] = x * portable::sigmoid(op.activation.alpha * x) * (u + 1.0f);
+      }
+      return;
+    }
+  }
+}
+
+const float* CpuBackend::gathered_rows(const HostFfn& op) {
   if (op.rows_in.empty()) return op.x;
   const std::int64_t d_model = op.gate.cols;
   float* gathered = grown(gathered_, static_cast<std::size_t>(op.n * d_model));
   for (std::int64_t i = 0; i < op.n; ++i) {
-    std::copy_n(op.x + op.rows_in[static_cast<std::size_t>(i)] * d_model, d_model,
-                gathered + i * d_model);
+    std::copy_n(op.input(i), d_model, gathered + i * d_model);
   }
   return gathered;
 }
 
-void CpuBackend::mixed_ffn(const FfnOp& op) {
+void CpuBackend::mixed_ffn(const HostFfn& op) {
   const std::int64_t d_model = op.gate.cols, d_ff = op.gate.rows;
   const float* x = gathered_rows(op);
   float* up = grown(mixed_, static_cast<std::size_t>(op.n * (d_ff + d_model)));  // [n, d_ff]
@@ -244,18 +300,15 @@ void CpuBackend::mixed_ffn(const FfnOp& op) {
   product(op.gate, x, op.hidden);
   product(op.up, x, up);
   pool_.parallel_for(op.n, 1, [&](std::int64_t begin, std::int64_t end, int) {
-    float* hidden = op.hidden + begin * d_ff;
-    const std::int64_t count = (end - begin) * d_ff;
-    kernels_.silu_row(hidden, hidden, count);
-    for (std::int64_t i = 0; i < count; ++i) hidden[i] *= up[begin * d_ff + i];
+    for (std::int64_t i = begin; i < end; ++i)
+      activate(op, 0, d_ff, op.hidden + i * d_ff, up + i * d_ff);
   });
   product(op.down, op.hidden, y);
-  for (std::size_t i = 0; i < op.rows_out.size(); ++i)
-    std::copy_n(y + static_cast<std::int64_t>(i) * d_model, d_model,
-                op.y + op.rows_out[i] * d_model);
+  if (op.rows_out.empty()) return;
+  for (std::int64_t i = 0; i < op.n; ++i) std::copy_n(y + i * d_model, d_model, op.output(i));
 }
 
-void CpuBackend::exact_ffn(const FfnOp& op) {
+void CpuBackend::exact_ffn(const HostFfn& op) {
   const std::int64_t d_model = op.gate.cols;
   const std::int64_t d_ff = op.gate.rows;
   const float* x = gathered_rows(op);
@@ -265,11 +318,8 @@ void CpuBackend::exact_ffn(const FfnOp& op) {
     float* up = panel + panel_floats(d_model);  // [n, grain]
     exact_rows(op.gate, begin, end, x, d_model, op.n, op.hidden + begin, d_ff, panel);
     exact_rows(op.up, begin, end, x, d_model, op.n, up, grain, panel);
-    for (std::int64_t i = 0; i < op.n; ++i) {
-      float* hidden = op.hidden + i * d_ff + begin;
-      kernels_.silu_row(hidden, hidden, end - begin);
-      for (std::int64_t r = 0; r < end - begin; ++r) hidden[r] *= up[i * grain + r];
-    }
+    for (std::int64_t i = 0; i < op.n; ++i)
+      activate(op, begin, end - begin, op.hidden + i * d_ff + begin, up + i * grain);
   });
   const std::int64_t down_grain = rows_per_task(d_model, d_ff, pool_.size());
   pool_.parallel_for(d_model, down_grain, [&](std::int64_t begin, std::int64_t end, int worker) {
@@ -281,8 +331,7 @@ void CpuBackend::exact_ffn(const FfnOp& op) {
     float* y = panel + panel_floats(d_ff);  // [n, end - begin]
     exact_rows(op.down, begin, end, op.hidden, d_ff, op.n, y, end - begin, panel);
     for (std::int64_t i = 0; i < op.n; ++i) {
-      std::copy_n(y + i * (end - begin), end - begin,
-                  op.y + op.rows_out[static_cast<std::size_t>(i)] * d_model + begin);
+      std::copy_n(y + i * (end - begin), end - begin, op.output(i) + begin);
     }
   });
 }

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include "io/huge_buffer.h"
+#include "base/aligned_buffer.h"
 
 namespace moeflux {
 namespace {

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "io/huge_buffer.h"
+#include "base/aligned_buffer.h"
 
 namespace moeflux {
 namespace {

@@ -4,6 +4,7 @@
 
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cpu/grow.h"
+#include "backends/cpu/host_ops.h"
 #include "base/error.h"
 
 namespace moeflux::cpu {
@@ -32,7 +33,7 @@ namespace {
 
 // One of several products: its rounded rows, and its part of all tasks.
 struct Product {
-  const MatmulOp* op;
+  const HostMatmul* op;
   Q8Layout layout;
   std::int64_t grain, first_task;
   bool rounds = true;           // or it takes the rows another one has rounded
@@ -47,12 +48,12 @@ struct Product {
 
 }  // namespace
 
-void CpuBackend::fast_matmuls(std::span<const MatmulOp> ops) {
+void CpuBackend::rounded_matmuls(std::span<const HostMatmul> ops) {
   MOEFLUX_ASSERT(!ops.empty() && ops.size() <= kMostMatmuls);
   std::array<Product, kMostMatmuls> all;
   const std::span products(all.data(), ops.size());
   std::int64_t n_codes = 0, n_tasks = 0, rounded_bytes = 0;
-  for (const MatmulOp& op : ops) n_codes += op.weight.rows * op.weight.cols;
+  for (const HostMatmul& op : ops) n_codes += op.weight.rows * op.weight.cols;
   for (std::size_t i = 0; i < ops.size(); ++i) {
     const WeightView& w = ops[i].weight;
     Product& p = products[i];
@@ -101,9 +102,10 @@ namespace {
 // Rounded rows of several operations, one after the other.
 class RoundedRows {
  public:
-  RoundedRows(std::span<const FfnOp> ops, const WeightFormat& format, std::int64_t cols, int digits)
+  RoundedRows(std::span<const HostFfn> ops, const WeightFormat& format, std::int64_t cols,
+              int digits)
       : layout_(format, cols, digits), ops_(ops) {
-    for (const FfnOp& op : ops) n_ += op.n;
+    for (const HostFfn& op : ops) n_ += op.n;
   }
   const Q8Layout& layout() const { return layout_; }
   std::int64_t size() const { return n_; }
@@ -118,7 +120,7 @@ class RoundedRows {
   template <class Visit>
   void for_each(std::int64_t begin, std::int64_t end, Visit visit) const {
     std::int64_t first = 0;
-    for (const FfnOp& op : ops_) {
+    for (const HostFfn& op : ops_) {
       const std::int64_t from = std::max(begin, first), to = std::min(end, first + op.n);
       for (std::int64_t i = from; i < to; ++i) visit(op, i - first, i * layout_.row_bytes);
       first += op.n;
@@ -127,33 +129,28 @@ class RoundedRows {
 
  private:
   Q8Layout layout_;
-  std::span<const FfnOp> ops_;
+  std::span<const HostFfn> ops_;
   std::int64_t n_ = 0;
 };
 
-const float* input_row(const FfnOp& op, std::int64_t row) {
-  const std::int64_t from = op.rows_in.empty() ? row : op.rows_in[static_cast<std::size_t>(row)];
-  return op.x + from * op.gate.cols;
-}
-
 }  // namespace
 
-void CpuBackend::fast_ffns(std::span<const FfnOp> ops) {
-  const FfnOp& one = ops[0];
+void CpuBackend::rounded_ffns(std::span<const HostFfn> ops) {
+  const HostFfn& one = ops[0];
   const std::int64_t d_model = one.gate.cols, d_ff = one.gate.rows;
   const RoundedRows wide(ops, one.gate.format, d_model, ffn_digits_);
   const RoundedRows narrow(ops, one.down.format, d_ff, ffn_digits_);
   // Decoding, all experts take the same row: it is rounded once.
-  const bool one_row = std::all_of(ops.begin(), ops.end(), [&](const FfnOp& op) {
-    return op.n == 1 && input_row(op, 0) == input_row(one, 0);
+  const bool one_row = std::all_of(ops.begin(), ops.end(), [&](const HostFfn& op) {
+    return op.n == 1 && op.input(0) == one.input(0);
   });
   std::byte* inputs = grown(rounded_inputs_, static_cast<std::size_t>(wide.bytes()));
   std::byte* hidden = grown(rounded_hidden_, static_cast<std::size_t>(narrow.bytes()));
   const std::int64_t n_mean = std::max<std::int64_t>(1, wide.size() / std::ssize(ops));
 
   const auto round_inputs = [&](std::int64_t begin, std::int64_t end, int) {
-    wide.for_each(begin, end, [&](const FfnOp& op, std::int64_t row, std::int64_t place) {
-      kernels_.q8->quantize(wide.layout(), input_row(op, row), inputs + place);
+    wide.for_each(begin, end, [&](const HostFfn& op, std::int64_t row, std::int64_t place) {
+      kernels_.q8->quantize(wide.layout(), op.input(row), inputs + place);
     });
   };
   pool_.parallel_for(one_row ? 1 : wide.size(), rounded_per_task(d_model), round_inputs);
@@ -165,7 +162,7 @@ void CpuBackend::fast_ffns(std::span<const FfnOp> ops) {
   pool_.parallel_for(std::ssize(ops) * hidden_tasks, 1,
                      [&](std::int64_t task, std::int64_t, int worker) {
                        const auto index = static_cast<std::size_t>(task / hidden_tasks);
-                       const FfnOp& op = ops[index];
+                       const HostFfn& op = ops[index];
                        const std::int64_t begin = task % hidden_tasks * hidden_grain;
                        const std::int64_t count = std::min(hidden_grain, d_ff - begin);
                        const Q8Layout& layout = wide.layout();
@@ -192,17 +189,14 @@ void CpuBackend::fast_ffns(std::span<const FfnOp> ops) {
                          gate_or_up.y = up;
                          gate_or_up.y_stride = count;
                          kernels_.q8->matmul(gate_or_up);
-                         for (std::int64_t i = 0; i < n; ++i) {
-                           float* values = gated + i * d_ff;
-                           kernels_.silu_row(values, values, count);
-                           for (std::int64_t r = 0; r < count; ++r) values[r] *= up[i * count + r];
-                         }
+                         for (std::int64_t i = 0; i < n; ++i)
+                           activate(op, begin, count, gated + i * d_ff, up + i * count);
                        }
                      });
 
   pool_.parallel_for(
       narrow.size(), rounded_per_task(d_ff), [&](std::int64_t begin, std::int64_t end, int) {
-        narrow.for_each(begin, end, [&](const FfnOp& op, std::int64_t row, std::int64_t place) {
+        narrow.for_each(begin, end, [&](const HostFfn& op, std::int64_t row, std::int64_t place) {
           kernels_.q8->quantize(narrow.layout(), op.hidden + row * d_ff, hidden + place);
         });
       });
@@ -213,7 +207,7 @@ void CpuBackend::fast_ffns(std::span<const FfnOp> ops) {
   pool_.parallel_for(
       std::ssize(ops) * out_tasks, 1, [&](std::int64_t task, std::int64_t, int worker) {
         const auto index = static_cast<std::size_t>(task / out_tasks);
-        const FfnOp& op = ops[index];
+        const HostFfn& op = ops[index];
         const std::int64_t begin = task % out_tasks * out_grain;
         const Q8Layout& layout = narrow.layout();
         kernels_.q8->matmul({.weight = &op.down,

@@ -1,4 +1,4 @@
-#include "io/huge_buffer.h"
+#include "base/aligned_buffer.h"
 
 #include <bit>
 #include <cstdint>
