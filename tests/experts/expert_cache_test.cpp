@@ -8,7 +8,7 @@
 
 #include "experts/fake_backend.h"
 #include "families/family.h"
-#include "support/loaded_model.h"
+#include "support/paths.h"
 #include "support/random.h"
 
 namespace moeflux {

@@ -9,7 +9,7 @@
 #include "families/family.h"
 #include "quant/codec.h"
 #include "support/expect_error.h"
-#include "support/loaded_model.h"
+#include "support/paths.h"
 
 namespace moeflux {
 namespace {

@@ -14,7 +14,6 @@
 #include "families/family.h"
 #include "support/expect_error.h"
 #include "support/fake_reader.h"
-#include "support/loaded_model.h"
 #include "support/paths.h"
 #include "support/random.h"
 
