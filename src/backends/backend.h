@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "backends/op.h"
+#include "base/error.h"
 
 namespace moeflux {
 
@@ -57,6 +58,15 @@ class Backend {
   virtual void download(const Bytes& from, std::span<std::byte> to) = 0;
   virtual void copy(const Bytes& from, const Bytes& to) = 0;
   virtual void clear(const Bytes& bytes) = 0;  // zeros
+  // A copy beside the order of operations, between bytes that no operation enqueued so far uses.
+  // Where experts() can wait for the host it must make progress meanwhile. Its marks are a count of
+  // their own.
+  virtual Mark transfer(const Bytes& from, const Bytes& to) {
+    copy(from, to);
+    return mark();
+  }
+  virtual bool transferred(Mark mark_of_transfer) { return done(mark_of_transfer); }
+  virtual void wait_for_transfer(Mark mark_of_transfer) { wait(mark_of_transfer); }
 
   // Order.
   virtual Mark mark() = 0;  // of all that has been enqueued
@@ -68,6 +78,8 @@ class Backend {
   virtual int n_threads() const = 0;
   virtual void parallel_for(std::int64_t n, const std::function<void(std::int64_t)>& body) = 0;
   // Called now and then by the thread that calls operations, while it computes or waits for them.
+  // Where experts() can wait for the host, or the host cannot reach device memory, never from inside
+  // of parallel_for().
   virtual void set_poll(std::function<void()> poll) = 0;
 
   virtual void embed(const EmbedOp& op) = 0;
@@ -89,6 +101,10 @@ class Backend {
   void ffn(const FfnOp& op) { ffns({&op, 1}); }
   virtual void route(const RouteOp& op) = 0;
   virtual void combine(const CombineOp& op) = 0;
+  // Whether a device looks experts up by itself. Then experts() may wait for the host, which answers
+  // in poll.
+  virtual bool drives_experts() const { return false; }
+  virtual void experts(const ExpertsOp& /*op*/) { MOEFLUX_ASSERT(drives_experts()); }
 };
 
 // What activations become in products with quantized weights.

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 
+#include "backends/expert_table.h"
 #include "backends/kv_cache.h"
 #include "backends/memory.h"
 #include "model/layer_spec.h"
@@ -161,6 +162,20 @@ struct RouteOp {
   View correction_bias = {};  // [1, n_experts]
   View ids;                   // I32 [n, top_k], best first
   View weights;               // [n, top_k]
+};
+
+// The routed experts of all rows, looked up by the device: out[i * top_k + slot] is the feed-forward
+// of expert ids[i, slot] over row i.
+struct ExpertsOp {
+  const MoeSpec* spec;
+  int bank;
+  View h;    // [n, d]
+  View ids;  // I32 [n, top_k]
+  ExpertTable table;
+  Bytes mailbox;                                      // an ExpertMailbox
+  View gate_bias = {}, up_bias = {}, down_bias = {};  // [n_experts, d_expert] twice, [n_experts, d]
+  View hidden;                                        // scratch [n * top_k, d_expert]
+  View out;                                           // [n * top_k, d]
 };
 
 // out[i] = sum over slots, in slot order, of weights[i, slot] * experts[i * top_k + slot], plus the

@@ -51,6 +51,9 @@ void TimedBackend::head_matmul(const HeadMatmulOp& op) {
 void TimedBackend::ffns(std::span<const FfnOp> ops) {
   timed(Ffns, [&] { inner_->ffns(ops); });
 }
+void TimedBackend::experts(const ExpertsOp& op) {
+  timed(Ffns, [&] { inner_->experts(op); });
+}
 void TimedBackend::route(const RouteOp& op) {
   timed(Route, [&] { inner_->route(op); });
 }

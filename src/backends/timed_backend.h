@@ -39,6 +39,9 @@ class TimedBackend final : public Backend {
   void download(const Bytes& from, std::span<std::byte> to) override { inner_->download(from, to); }
   void copy(const Bytes& from, const Bytes& to) override { inner_->copy(from, to); }
   void clear(const Bytes& bytes) override { inner_->clear(bytes); }
+  Mark transfer(const Bytes& from, const Bytes& to) override { return inner_->transfer(from, to); }
+  bool transferred(Mark mark) override { return inner_->transferred(mark); }
+  void wait_for_transfer(Mark mark) override { inner_->wait_for_transfer(mark); }
   Mark mark() override { return inner_->mark(); }
   bool done(Mark mark) override { return inner_->done(mark); }
   void wait(Mark mark) override { inner_->wait(mark); }
@@ -63,6 +66,8 @@ class TimedBackend final : public Backend {
   void ffns(std::span<const FfnOp> ops) override;
   void route(const RouteOp& op) override;
   void combine(const CombineOp& op) override;
+  bool drives_experts() const override { return inner_->drives_experts(); }
+  void experts(const ExpertsOp& op) override;  // counted as feed-forwards
 
  private:
   enum Kind : std::size_t {

@@ -14,7 +14,7 @@
 #include "engine/draft_governor.h"
 #include "engine/plan.h"
 #include "engine/profile_keeper.h"
-#include "experts/lookahead_governors.h"
+#include "experts/governor.h"
 #include "families/family.h"
 #include "io/reader_options.h"
 #include "runtime/forward.h"

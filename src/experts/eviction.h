@@ -1,7 +1,7 @@
-// Which cached expert to give up next.
+// Which cached expert to evict next.
 //
 // A policy is a pure object: no I/O, no clock (time is the number of requests), deterministic. The
-// cache tells it what is asked for and which experts it may give up; the same objects run in the
+// cache tells it what is asked for and which experts it may evict; the same objects run in the
 // engine and in the replay of recorded traces (replay.h). Experts are numbered through (ExpertIds).
 // No call allocates. A call costs O(1) or O(log n), evict() at most O(layers), and begin_request()
 // at most O(experts of one layer), some 3 us for 512.

@@ -1,6 +1,7 @@
-// Routed experts of a model numbered through: expert e of layer l is number first(l) + e. Policies,
-// traces and profiles keep what they know about experts in plain arrays over these numbers. A layer
-// here is a layer that has routed experts: the bank of ExpertKey.
+// How routed experts are named: by bank and place in it, or numbered through the whole model, where
+// expert e of layer l is number first(l) + e. Policies, traces and profiles keep what they know
+// about experts in plain arrays over these numbers. A layer here is a layer that has routed
+// experts: the bank of ExpertKey.
 #pragma once
 
 #include <cstddef>
@@ -9,6 +10,12 @@
 #include <vector>
 
 namespace moeflux {
+
+struct ExpertKey {
+  int bank = 0;
+  int expert = 0;
+  friend bool operator==(const ExpertKey&, const ExpertKey&) = default;
+};
 
 class ExpertIds {
  public:
@@ -27,6 +34,8 @@ class ExpertIds {
   int n_experts(int layer) const { return n_experts_[static_cast<std::size_t>(layer)]; }
   const std::vector<int>& n_experts() const { return n_experts_; }
 
+  int id(ExpertKey key) const { return id(key.bank, key.expert); }
+  ExpertKey key(int id) const { return {layer(id), expert(id)}; }
   int id(int layer, int expert) const { return first_[static_cast<std::size_t>(layer)] + expert; }
   int layer(int id) const { return layer_of_[static_cast<std::size_t>(id)]; }
   int expert(int id) const { return id - first_[static_cast<std::size_t>(layer(id))]; }

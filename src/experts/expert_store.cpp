@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backends/backend.h"
 #include "base/error.h"
 #include "quant/panels.h"
 #include "source/checksum.h"
@@ -49,16 +50,97 @@ std::vector<int> counts(const std::vector<ExpertBank>& banks) {
 }  // namespace
 
 ExpertStore::ExpertStore(std::shared_ptr<const ModelSource> source,
-                         const std::vector<ExpertBank>& banks, bool in_panels)
-    : source_(std::move(source)), in_panels_(in_panels), ids_(counts(banks)) {
-  for (const ExpertBank& bank : banks) {
+                         const std::vector<ExpertBank>& banks, const Backend* backend)
+    : source_(std::move(source)), ids_(counts(banks)) {
+  std::vector<std::uint64_t> stored(banks.size());  // the largest expert of each bank
+  std::vector<std::size_t> slots(banks.size());
+  for (std::size_t b = 0; b < banks.size(); ++b) {
+    const ExpertBank& bank = banks[b];
     names_.push_back(bank.gate.at(0).name);
-    for (int e = 0; e < bank.gate.count(); ++e)
-      place({bank.gate.at(e), bank.up.at(e), bank.down.at(e)});
+    for (int e = 0; e < bank.gate.count(); ++e) {
+      const std::array<StoredMatrix, 3> matrices{bank.gate.at(e), bank.up.at(e), bank.down.at(e)};
+      stored[b] =
+          std::max(stored[b], matrices[0].bytes() + matrices[1].bytes() + matrices[2].bytes());
+      slots[b] = std::max(slots[b], place(matrices, backend));
+    }
+  }
+  classify(stored, slots);
+}
+
+// By the bytes of the weights alone: where an expert lies in its file also moves the size of its
+// slot, by a block or so, and would tear banks apart that are alike.
+void ExpertStore::classify(const std::vector<std::uint64_t>& stored,
+                           const std::vector<std::size_t>& slots) {
+  std::vector<std::uint64_t> bytes_of_class;
+  for (std::size_t b = 0; b < stored.size(); ++b) {
+    const auto found = std::find(bytes_of_class.begin(), bytes_of_class.end(), stored[b]);
+    const auto index = static_cast<std::size_t>(found - bytes_of_class.begin());
+    if (found == bytes_of_class.end()) {
+      bytes_of_class.push_back(stored[b]);
+      classes_.emplace_back();
+    }
+    SlotClass& each = classes_[index];
+    each.slot_bytes = std::max(each.slot_bytes, slots[b]);
+    each.n_experts += static_cast<std::size_t>(ids_.n_experts(static_cast<int>(b)));
+    each.banks.push_back(static_cast<int>(b));
+    class_of_.push_back(static_cast<int>(index));
   }
 }
 
-void ExpertStore::place(const std::array<StoredMatrix, 3>& matrices) {
+std::size_t ExpertStore::slot_bytes() const {
+  std::size_t largest = 0;
+  for (const SlotClass& each : classes_) largest = std::max(largest, each.slot_bytes);
+  return largest;
+}
+
+std::uint64_t ExpertStore::bytes_of(const SlotCounts& slots) const {
+  std::uint64_t bytes = 0;
+  for (std::size_t c = 0; c < classes_.size(); ++c) bytes += slots[c] * classes_[c].slot_bytes;
+  return bytes;
+}
+
+std::uint64_t ExpertStore::floor_bytes(std::size_t min_slots) const {
+  std::uint64_t bytes = 0;
+  for (const SlotClass& each : classes_) {
+    bytes += std::min(min_slots, each.n_experts) * each.slot_bytes;
+  }
+  return bytes;
+}
+
+std::uint64_t ExpertStore::all_bytes() const {
+  return floor_bytes(experts_.size());
+}
+
+SlotCounts ExpertStore::slots_for(std::uint64_t bytes, std::size_t min_slots) const {
+  const std::size_t least =
+      floor_bytes(min_slots) <= bytes ? std::max<std::size_t>(min_slots, 1) : 1;
+  // Of `n_total` slots, what each class gets.
+  const auto divide = [&](std::size_t n_total) {
+    SlotCounts slots;
+    for (const SlotClass& each : classes_) {
+      const std::size_t n = each.n_experts * n_total / experts_.size();
+      slots.push_back(std::clamp(n, std::min(least, each.n_experts), each.n_experts));
+    }
+    return slots;
+  };
+  std::size_t fits = 0, too_many = experts_.size() + 1;
+  while (too_many - fits > 1) {
+    const std::size_t middle = fits + (too_many - fits) / 2;
+    (bytes_of(divide(middle)) <= bytes ? fits : too_many) = middle;
+  }
+  SlotCounts slots = divide(fits);
+  std::uint64_t used = bytes_of(slots);
+  for (std::size_t c = 0; c < classes_.size(); ++c) {  // what rounding has left
+    while (slots[c] < classes_[c].n_experts && used + classes_[c].slot_bytes <= bytes) {
+      ++slots[c];
+      used += classes_[c].slot_bytes;
+    }
+  }
+  return slots;
+}
+
+std::size_t ExpertStore::place(const std::array<StoredMatrix, 3>& matrices,
+                               const Backend* backend) {
   Expert expert;
   std::vector<Extent> extents;
   for (const StoredMatrix& m : matrices) {
@@ -89,10 +171,9 @@ void ExpertStore::place(const std::array<StoredMatrix, 3>& matrices) {
   }
   expert.n_reads = static_cast<std::uint32_t>(reads_.size()) - expert.first_read;
   expert.record_slot_offset = runs[0].slot_offset;
-  slot_bytes_ = std::max(slot_bytes_, static_cast<std::size_t>(used));
 
   const auto place_of = [&](const Extent& plane) {
-    if (plane.bytes == 0) return kNone;
+    if (plane.bytes == 0) return Weight::kNoPlane;
     const auto run = std::find_if(runs.begin(), runs.end(), [&](const Run& r) {
       return r.file == plane.file && r.begin <= plane.offset && plane.offset + plane.bytes <= r.end;
     });
@@ -101,13 +182,13 @@ void ExpertStore::place(const std::array<StoredMatrix, 3>& matrices) {
   };
   for (std::size_t i = 0; i < matrices.size(); ++i) {
     const StoredMatrix& m = matrices[i];
-    expert.matrices[i] = {m.format,
-                          m.rows,
-                          m.cols,
-                          m.block_row0,
-                          {place_of(m.data), place_of(m.scales), place_of(m.biases)}};
+    expert.matrices[i] = {
+        m.format,     backend ? backend->layout_for(m.format, WeightUse::Product) : m.format,
+        m.rows,       m.cols,
+        m.block_row0, {place_of(m.data), place_of(m.scales), place_of(m.biases)}};
   }
   experts_.push_back(expert);
+  return used;
 }
 
 std::span<const ExpertRead> ExpertStore::reads(ExpertKey key) const {
@@ -121,24 +202,19 @@ std::uint64_t ExpertStore::read_bytes(ExpertKey key) const {
   return total;
 }
 
-WeightView ExpertStore::stored_view(const Matrix& m, const std::byte* slot) const {
-  const auto plane = [&](std::size_t i) {
-    return m.planes[i] == kNone ? nullptr : slot + m.planes[i];
+ExpertView ExpertStore::view(ExpertKey key, const Buffer& buffer, std::uint64_t offset) const {
+  const auto plane = [&](std::uint64_t at) {
+    return at == Weight::kNoPlane ? Weight::kNoPlane : offset + at;
   };
-  return {.format = m.format,
-          .rows = m.rows,
-          .cols = m.cols,
-          .data = plane(0),
-          .scales = plane(1),
-          .biases = plane(2),
-          .block_row0 = m.block_row0};
-}
-
-ExpertView ExpertStore::view(ExpertKey key, const std::byte* slot) const {
-  const auto matrix = [&](const Matrix& m) {
-    WeightView view = stored_view(m, slot);
-    view.format = arranged(m.format, in_panels_);
-    return view;
+  const auto matrix = [&](const Matrix& m) -> Weight {
+    return {.format = m.layout,
+            .rows = m.rows,
+            .cols = m.cols,
+            .buffer = &buffer,
+            .data = plane(m.planes[0]),
+            .scales = plane(m.planes[1]),
+            .biases = plane(m.planes[2]),
+            .block_row0 = m.block_row0};
   };
   const Expert& expert = at(key);
   return {matrix(expert.matrices[0]), matrix(expert.matrices[1]), matrix(expert.matrices[2])};
@@ -148,10 +224,17 @@ void ExpertStore::prepare(ExpertKey key, std::byte* slot) const {
   const Expert& expert = at(key);
   check(expert, slot);
   for (const Matrix& m : expert.matrices) {
-    if (arranged(m.format, in_panels_) == m.format) continue;
+    if (m.layout == m.format) continue;
+    MOEFLUX_ASSERT(m.layout == arranged(m.format, !m.format.in_panels));
+    const WeightView stored{.format = m.format,
+                            .rows = m.rows,
+                            .cols = m.cols,
+                            .data = slot + m.planes[0],
+                            .scales = slot + m.planes[1],
+                            .biases = slot + m.planes[2],
+                            .block_row0 = m.block_row0};
     std::vector<std::byte> scratch(panel_scratch_bytes(m.format, m.cols));
-    const WeightView view = stored_view(m, slot);
-    for (std::int64_t p = 0; p < n_panels(m.rows); ++p) arrange_panel(view, p, scratch);
+    for (std::int64_t p = 0; p < n_panels(m.rows); ++p) arrange_panel(stored, p, scratch);
   }
 }
 

@@ -2,6 +2,9 @@
 // in a slot of memory. Any checkpoint can be streamed in place: planes that lie close together are
 // fetched with one read, a record of a container is one read, and every read lands where its file
 // offset and its address agree modulo kBlock, so that direct I/O needs no copy. Immutable.
+//
+// Banks whose experts have as many bytes share a class of slots: slots of a class hold any expert
+// of its banks. A model of one quantization has one class.
 #pragma once
 
 #include <array>
@@ -12,20 +15,18 @@
 #include <string>
 #include <vector>
 
+#include "backends/memory.h"
 #include "experts/expert_ids.h"
-#include "model/model_tensors.h"
+#include "model/blocks.h"
 #include "source/model_source.h"
 
 namespace moeflux {
 
-struct ExpertKey {
-  int bank = 0;
-  int expert = 0;
-  friend bool operator==(const ExpertKey&, const ExpertKey&) = default;
-};
+class Backend;
 
+// The matrices of an expert in a slot, as operands.
 struct ExpertView {
-  WeightView gate, up, down;
+  Weight gate, up, down;
 };
 
 // A run of bytes on disk and its place in the slot.
@@ -36,25 +37,43 @@ struct ExpertRead {
   std::uint64_t slot_offset = 0;
 };
 
+struct SlotClass {
+  std::size_t slot_bytes = 0;  // a multiple of ExpertStore::kBlock
+  std::size_t n_experts = 0;   // of all its banks
+  std::vector<int> banks;
+};
+
+// Slots of each class.
+using SlotCounts = std::vector<std::size_t>;
+
 class ExpertStore {
  public:
   static constexpr std::uint64_t kBlock = 4096;
 
-  // in_panels: whether affine matrices are to lie in panels (quant/panels.h) once they have been
-  // prepared.
+  // Prepared experts lie as the backend wants the weights of products; without one as they are
+  // stored.
   ExpertStore(std::shared_ptr<const ModelSource> source, const std::vector<ExpertBank>& banks,
-              bool in_panels = false);
+              const Backend* backend = nullptr);
 
   int n_banks() const { return ids_.n_layers(); }
   int n_experts(int bank) const { return ids_.n_experts(bank); }
   std::uint64_t n_experts_total() const { return experts_.size(); }
-  std::size_t slot_bytes() const {
-    return slot_bytes_;
-  }  // holds any expert of the model; a multiple of kBlock
   const ModelSource& source() const { return *source_; }
 
   const ExpertIds& ids() const { return ids_; }
-  int id(ExpertKey key) const { return ids_.id(key.bank, key.expert); }
+  int id(ExpertKey key) const { return ids_.id(key); }
+
+  // Slots.
+  std::span<const SlotClass> classes() const { return classes_; }
+  int class_of(int bank) const { return class_of_[static_cast<std::size_t>(bank)]; }
+  std::size_t slot_bytes() const;  // of the largest class; 0 without experts
+  // How to divide memory among the classes: about the same part of the experts of each, and at
+  // least min_slots of each where `bytes` allow that, one where they do not.
+  SlotCounts slots_for(std::uint64_t bytes, std::size_t min_slots = 1) const;
+  std::uint64_t bytes_of(const SlotCounts& slots) const;
+  // The least memory that has min_slots in every class, and the memory of all experts.
+  std::uint64_t floor_bytes(std::size_t min_slots) const;
+  std::uint64_t all_bytes() const;
 
   std::span<const ExpertRead> reads(ExpertKey key) const;
   std::uint64_t read_bytes(ExpertKey key) const;
@@ -64,17 +83,18 @@ class ExpertStore {
   // checksum its container recorded.
   void prepare(ExpertKey key, std::byte* slot) const;
 
-  // The matrices of an expert that has been prepared.
-  ExpertView view(ExpertKey key, const std::byte* slot) const;
+  // The matrices of an expert that has been prepared, in a slot at `offset` of a buffer.
+  ExpertView view(ExpertKey key, const Buffer& buffer, std::uint64_t offset) const;
 
   std::string name(ExpertKey key) const;  // for messages
 
  private:
   struct Matrix {
     WeightFormat format;  // as it is stored
+    WeightFormat layout;  // as it is prepared
     std::int64_t rows = 0, cols = 0, block_row0 = 0;
-    std::array<std::uint64_t, 3>
-        planes{};  // offsets in the slot of data, scales, biases; kNone when absent
+    // Offsets in the slot of data, scales, biases; Weight::kNoPlane when absent.
+    std::array<std::uint64_t, 3> planes{};
   };
   struct Expert {
     std::array<Matrix, 3> matrices;
@@ -82,20 +102,20 @@ class ExpertStore {
     const Record* record = nullptr;  // when it is one record with a checksum
     std::uint64_t record_slot_offset = 0;
   };
-  static constexpr std::uint64_t kNone = UINT64_MAX;
 
-  void place(const std::array<StoredMatrix, 3>& matrices);
+  // Returns the bytes of a slot for it.
+  std::size_t place(const std::array<StoredMatrix, 3>& matrices, const Backend* backend);
+  void classify(const std::vector<std::uint64_t>& stored, const std::vector<std::size_t>& slots);
   void check(const Expert& expert, const std::byte* slot) const;
-  WeightView stored_view(const Matrix& matrix, const std::byte* slot) const;
   const Expert& at(ExpertKey key) const { return experts_[static_cast<std::size_t>(id(key))]; }
 
   std::shared_ptr<const ModelSource> source_;
-  bool in_panels_;
   ExpertIds ids_;
   std::vector<std::string> names_;  // of each bank
   std::vector<Expert> experts_;
   std::vector<ExpertRead> reads_;
-  std::size_t slot_bytes_ = 0;
+  std::vector<SlotClass> classes_;
+  std::vector<int> class_of_;  // of each bank
 };
 
 }  // namespace moeflux

@@ -1,6 +1,7 @@
 #include "experts/governor.h"
 
 #include <algorithm>
+#include <bit>
 
 #include <fmt/format.h>
 
@@ -15,7 +16,7 @@ constexpr int kTrialRounds = 2;     // interleaved, so that a slow moment does n
 constexpr int kExploitSteps = 256;  // twice as many after each time that changed nothing
 constexpr int kMostExploitSteps = 2048;
 constexpr double kWorthwhile = 0.03;  // a smaller gain is not told from noise
-constexpr double kNearlyAll = 0.9;    // of guesses used: more of them cost the drive nothing
+constexpr double kNearlyAll = 0.9;    // of prefetches used: more of them cost the drive nothing
 constexpr double kWaitMatters = 0.05;
 constexpr double kMemory = 0.9;  // of the moving averages
 
@@ -24,6 +25,12 @@ double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
+}
+
+constexpr std::int64_t kSurelyAll = 8;  // choices per expert
+
+std::size_t index_of(std::int64_t n_rows) {
+  return static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(n_rows)) - 1);
 }
 
 }  // namespace
@@ -86,8 +93,8 @@ void LookaheadGovernor::next_trial() {
   choose();
 }
 
-// Fewer guesses unless more are clearly faster; of those that are about as fast as the fastest, the
-// most whose guesses are nearly all used: they are reads that have to be done anyway.
+// The fewest prefetches unless more are clearly faster; of counts that are about as fast as the
+// fastest, the most that are nearly all used: they are reads that have to be done anyway.
 void LookaheadGovernor::choose() {
   for (std::size_t i = 0; i < widths_.size(); ++i) {
     seconds_of_[i] = median(trials_[i].wall_ns) * 1e-9;
@@ -130,6 +137,37 @@ std::string LookaheadGovernor::describe() const {
   if (r.wait_share <= kWaitMatters) return "lookahead: off, nothing waits for the disk";
   if (seconds_of_[0] > 0) return "lookahead: off, it did not pay when tried";
   return "lookahead: off so far";
+}
+
+bool surely_all_experts(std::int64_t n_rows, int top_k, int n_experts) {
+  return n_rows * top_k >= kSurelyAll * n_experts;
+}
+
+LookaheadGovernors::LookaheadGovernors(int top_k, int n_experts)
+    : top_k_(top_k),
+      n_experts_(n_experts),
+      governors_{LookaheadGovernor::for_top_k(top_k, FirstWidth::Off)} {
+  MOEFLUX_ASSERT(top_k > 0 || n_experts == 0);
+  for (std::int64_t n = 2; !is_sure(n); n *= 2) {
+    governors_.push_back(LookaheadGovernor::for_top_k(top_k, FirstWidth::Widest));
+  }
+}
+
+bool LookaheadGovernors::is_sure(std::int64_t n_rows) const {
+  return n_rows > 1 && surely_all_experts(n_rows, top_k_, n_experts_);
+}
+
+int LookaheadGovernors::width(std::int64_t n_rows) const {
+  return is_sure(n_rows) ? governors_[0].widest() : governors_[index_of(n_rows)].width();
+}
+
+void LookaheadGovernors::record(std::int64_t n_rows, const StepSample& pass) {
+  if (is_sure(n_rows)) return;
+  StepSample row = pass;
+  row.wall_ns /= static_cast<std::uint64_t>(n_rows);
+  row.wait_ns /= static_cast<std::uint64_t>(n_rows);
+  last_ = index_of(n_rows);
+  governors_[last_].record(row);
 }
 
 }  // namespace moeflux

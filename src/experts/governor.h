@@ -1,11 +1,11 @@
-// Decides whether guessing the next layer's experts pays, and how many to guess.
+// Decides whether prefetching the next layer's experts pays, and how many of them.
 //
-// Guesses fill the time the disk would stand idle, but wrong ones take bandwidth from reads that
-// are waited for and drive out experts that are needed. Whether they pay depends on the disk, the
-// cache and the text, so it is measured: short trials of every width in turn, then the best for a
-// while, then trials again, less often where they only confirm it. Without waiting there is nothing
-// to gain, and nothing is guessed.
-// A pure object: it sees samples and answers with a width.
+// Prefetches fill the time the disk would stand idle, but wrong ones take bandwidth from reads that
+// are waited for and evict experts that are needed. Whether they pay depends on the disk, the cache
+// and the text, so it is measured: short trials of every prefetch count ("width") in turn, then the
+// best for a while, then trials again, less often where they only confirm it. Without waiting there
+// is nothing to gain, and nothing is prefetched.
+// Pure objects: they see samples and answer with a width.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +40,8 @@ class LookaheadGovernor {
   struct Report {
     int width = 0;
     bool on_trial = false;       // the width is being tried, not chosen
-    double gain = 0;             // time without guesses over time with the width, less one
-    double precision = 0;        // of recent guesses, 0..1
+    double gain = 0;             // time without prefetches over time with the width, less one
+    double precision = 0;        // of recent prefetches, 0..1
     double wait_share = 0;       // of the time, recently
     std::uint64_t switches = 0;  // times the choice changed
   };
@@ -71,6 +71,32 @@ class LookaheadGovernor {
   double wait_share_ = 0;
   double precision_ = 0;
   std::uint64_t switches_ = 0;
+};
+
+// Whether the choices of so many rows leave hardly any expert out.
+bool surely_all_experts(std::int64_t n_rows, int top_k, int n_experts);
+
+// A LookaheadGovernor for every length of a pass, in steps of a factor of two: what pays for one
+// row says nothing about a slice of a prompt. A pass of several rows prefetches until trials say
+// otherwise: most prompts have too few passes for trials, and the more rows choose, the more of the
+// prefetched experts are used. Where the rows surely need all experts nothing is tried: these are
+// reads that have to be done.
+class LookaheadGovernors {
+ public:
+  LookaheadGovernors(int top_k, int n_experts);
+
+  int width(std::int64_t n_rows) const;
+  // A whole pass of n_rows; they are compared by their time per row.
+  void record(std::int64_t n_rows, const StepSample& pass);
+  // Of passes as long as the last one recorded.
+  const LookaheadGovernor& last() const { return governors_[last_]; }
+
+ private:
+  bool is_sure(std::int64_t n_rows) const;
+
+  int top_k_, n_experts_;
+  std::vector<LookaheadGovernor> governors_;  // [i] of passes of 2^i rows and more
+  std::size_t last_ = 0;
 };
 
 }  // namespace moeflux

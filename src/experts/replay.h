@@ -2,8 +2,8 @@
 // sizes and policies are tried in the time one token takes to compute.
 //
 // The experts of a request that are in the cache are pinned first; then each missing one takes a
-// slot, in place of an expert that the policy gives up. When all slots are pinned by the request
-// itself, those it has had its turn with are given up first, as the streamer does.
+// slot, in place of an expert that the policy evicts. When all slots are pinned by the request
+// itself, those it has had its turn with are evicted first, as the streamer does.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +37,7 @@ struct ReplayResult {
 
 ReplayResult replay(const Trace& trace, EvictionPolicy& policy, const ReplayOptions& options);
 
-// The bound for every policy: it knows the trace and gives up the expert whose next use is farthest
+// The bound for every policy: it knows the trace and evicts the expert whose next use is farthest
 // away (Belady's MIN). Exact while n_slots holds the largest request. `trace` must outlive it; good
 // for one replay of that trace from its beginning.
 std::unique_ptr<EvictionPolicy> make_belady(const Trace& trace);

@@ -2,9 +2,16 @@
 //
 // The caller asks for a set of experts: reads of all that are missing start at once, and leases are
 // handed out as experts become ready, what is in memory first. A lease pins complete, checked,
-// stable bytes while it lives. Two kinds of reads run behind those: prefetch() of what a later
-// request will probably want, and warm(), which fills empty slots and never drives anything out.
-// Used by one thread; the disk works on while it computes.
+// stable bytes while it lives, and leaves the mark of its last use in the slot. Two kinds of reads
+// run behind those: prefetch() of what a later request will probably want, and warm(), which fills
+// empty slots and never evicts anything. Used by one thread; the disk works on while it computes.
+//
+// Experts come from the drive where the host reaches the cache's memory, else from a tier of pinned
+// memory in between (expert_reader.h).
+//
+// Where the backend looks experts up by itself (Backend::drives_experts()) there are no requests:
+// operations get table() and mailbox(), poll() serves what they ask for, and note_uses() is told
+// afterwards what they used.
 #pragma once
 
 #include <chrono>
@@ -18,30 +25,32 @@
 #include <utility>
 #include <vector>
 
+#include "backends/backend.h"
 #include "base/error.h"
 #include "base/memory_budget.h"
+#include "experts/device_table.h"
 #include "experts/expert_cache.h"
+#include "experts/expert_reader.h"
 #include "experts/expert_store.h"
 #include "experts/streamer_stats.h"
 #include "experts/trace.h"
 #include "experts/usage_profile.h"
-#include "io/async_reader.h"
 
 namespace moeflux {
-
-using ParallelFor =
-    std::function<void(std::int64_t n, const std::function<void(std::int64_t)>& body)>;
 
 class ExpertLease {
  public:
   // Takes over a pin of the slot.
-  ExpertLease(ExpertCache* cache, int slot, const ExpertView& view, int index)
-      : cache_(cache), slot_(slot), view_(view), index_(index) {}
+  ExpertLease(ExpertCache* cache, Backend* backend, int slot, int index)
+      : cache_(cache), backend_(backend), slot_(slot), view_(cache->view(slot)), index_(index) {}
   ~ExpertLease() {
-    if (cache_ != nullptr) cache_->unpin(slot_);
+    if (cache_ == nullptr) return;
+    cache_->used_until(slot_, backend_->mark());
+    cache_->unpin(slot_);
   }
   ExpertLease(ExpertLease&& other) noexcept
       : cache_(std::exchange(other.cache_, nullptr)),
+        backend_(other.backend_),
         slot_(other.slot_),
         view_(other.view_),
         index_(other.index_) {}
@@ -52,6 +61,7 @@ class ExpertLease {
 
  private:
   ExpertCache* cache_;
+  Backend* backend_;
   int slot_;
   ExpertView view_;
   int index_;
@@ -60,18 +70,22 @@ class ExpertLease {
 class ExpertStreamer {
  public:
   struct Options {
-    std::uint64_t cache_bytes = 0;  // at most; at least one slot is used
+    std::uint64_t cache_bytes = 0;  // at most; at least one slot of each class is used
+    // Slots of each class that there must be where cache_bytes allow: experts of a request that are
+    // to be in memory at once.
+    std::size_t min_slots = 1;
+    // Of the tier of pinned memory, where there is one; less than it needs to work is as much as it
+    // needs.
+    std::uint64_t host_bytes = 0;
     std::string policy = std::string(kDefaultPolicy);
     std::unique_ptr<AsyncReader> reader;  // over the source's disk files; null: made here
     // Experts that are read at the same time. More than keep the drive busy only wait for each
     // other there: see reads_to_keep_busy().
     int reads_at_once = 4;
-    // Calls the body for 0 .. n - 1, on several threads if it can: to verify checksums. Empty: one
-    // after another.
-    ParallelFor parallel_for = {};
   };
-  // Reserves the cache and the reader's buffers from `budget`; throws Error(OutOfMemory).
-  ExpertStreamer(ExpertStore store, MemoryBudget& budget, Options options);
+  // Reserves the cache, the tier below it and the reader's buffers from `budget`; throws
+  // Error(OutOfMemory). The backend must outlive this object.
+  ExpertStreamer(ExpertStore store, Backend& backend, MemoryBudget& budget, Options options);
   ~ExpertStreamer();
   ExpertStreamer(const ExpertStreamer&) = delete;
   ExpertStreamer& operator=(const ExpertStreamer&) = delete;
@@ -120,7 +134,7 @@ class ExpertStreamer {
   }
 
   // What the next request of a bank will probably want, most likely first. Replaces what is still
-  // waiting of an earlier guess.
+  // waiting of an earlier prefetch.
   void prefetch(int bank, std::span<const std::int32_t> experts);
 
   // Starts the next reads in place of finished ones. Call it now and then while computing, or the
@@ -128,7 +142,7 @@ class ExpertStreamer {
   void keep_reading();
 
   // Tells the policy what is known from earlier runs. Before the first request.
-  void learn(const UsageProfile& profile) { profile.teach(cache_.policy()); }
+  void learn(const UsageProfile& profile);
 
   // Fills empty slots with these, in this order, whenever the disk has nothing better to do.
   void warm(std::vector<ExpertKey> experts);
@@ -137,57 +151,116 @@ class ExpertStreamer {
   void finish_warming(const std::function<void()>& progress = {});
 
   // Whether every expert has a slot: then nothing is ever read twice.
-  bool holds_all() const { return cache_.capacity() >= store_.n_experts_total(); }
+  bool holds_all() const { return cache_.holds_all(); }
 
-  // Slots the cache may fill from now on, at most what was reserved and at least `min_slots`.
-  void set_capacity(std::size_t n_slots, std::size_t min_slots);
+  // Memory the cache may fill from now on, at most what was reserved and at least min_slots of each
+  // class. Rounded down to slots.
+  void set_capacity(std::uint64_t bytes);
 
   // Told of every step and request. Must outlive this object.
   void add_observer(RequestObserver* observer) { observers_.push_back(observer); }
 
+  // For a device that looks experts up by itself. Whether it can: the backend does so, and all
+  // experts of a bank have the same format.
+  bool is_driven_by_device() const { return device_.has_value(); }
+  ExpertTable table(int bank) const { return device_->table(bank); }
+  Bytes mailbox() const { return device_->mailbox(); }
+  // To be called from Backend::set_poll()'s callback: keep_reading(), and answers what a device
+  // asks for.
+  void poll();
+  // Throws what went wrong while a device was served; to be called when all operations of a pass
+  // are done. Afterwards experts can be asked for again.
+  void rethrow_failure();
+  // What a pass used of a bank, as routed [n * top_k]: for the policy, observers and stats. After
+  // the pass, in the order of its layers, before the next begin_step().
+  void note_uses(int bank, std::span<const std::int32_t> ids);
+
   const StreamerStats& stats() const { return stats_; }
-  std::uint64_t cache_bytes() const { return reservation_.bytes(); }
+  std::uint64_t cache_bytes() const { return cache_.bytes(); }
   const ExpertCache& cache() const { return cache_; }
+  const ExpertCache* host_tier() const { return host_tier_; }  // null where there is none
   const ExpertStore& store() const { return store_; }
-  const AsyncReader& reader() const { return *reader_; }
-  int reads_at_once() const { return static_cast<int>(window_); }
+  const AsyncReader& reader() const { return *drive_; }
+  int reads_at_once() const { return reads_at_once_; }
 
  private:
-  enum class Purpose : std::uint8_t { Demand, Guess, Warm };
-  struct Transfer {  // of one slot
-    int n_left = 0;  // reads not reported yet
-    int error = 0;
-    ExpertRead failed;
-    std::optional<Error> why;           // when the slot is Failed
-    Purpose purpose = Purpose::Demand;  // Guess until the guess has been used
+  enum class Purpose : std::uint8_t { Demand, Prefetch, Warm };
+  struct Transfer {                     // of one slot
+    std::optional<Error> why = {};      // when the slot is Failed
+    Purpose purpose = Purpose::Demand;  // Prefetch until the prefetched expert has been used
     std::optional<std::chrono::steady_clock::time_point> start = {};  // of a miss
+    std::uint64_t read_ns = 0;  // from then on until it landed
+  };
+  // What a device waits for.
+  struct Service {
+    int bank = 0;
+    std::vector<int> pinned;   // slots of experts that it needs
+    std::vector<int> reading;  // of these, slots it waits for
+    std::vector<int> joined;   // of these, those that somebody else had read
+    std::deque<int> waiting;   // experts, for a slot
+    bool brought_one = false;  // something that was missing is in the table
+    bool had_some = false;     // and something was there before
+    std::chrono::steady_clock::time_point start;
+  };
+  // While one lives, poll() and keep_reading() do nothing: the backend may call them from inside of
+  // calls that this object makes.
+  class Inside {
+   public:
+    explicit Inside(ExpertStreamer& streamer) : n_(streamer.n_inside_) { ++n_; }
+    ~Inside() { --n_; }
+    Inside(const Inside&) = delete;
+    Inside& operator=(const Inside&) = delete;
+
+   private:
+    int& n_;
   };
 
+  std::unique_ptr<ExpertReader> make_expert_reader(MemoryBudget& budget, Options& options);
   bool claim(ExpertKey key, Purpose purpose);  // false when no slot is free now
-  void start(int slot);                        // its reads
-  void pump();                                 // keeps the drive busy
-  void collect(bool block);                    // notes which reads have finished
-  void reap(bool block);                       // and takes in what they brought
+  void start(int slot);                        // moving its expert there
+  void pump();                                 // keeps the reader busy
+  bool pump_demanded();
+  void collect(bool block);  // notes which experts have landed
+  void reap(bool block);     // and takes them in
   void check(int slot);
   Transfer& transfer(int slot) { return transfers_[static_cast<std::size_t>(slot)]; }
+  BankStats& bank_stats(int bank) { return stats_.banks[static_cast<std::size_t>(bank)]; }
+  void count_hit(int bank, int slot);
+  void count_miss(ExpertKey key);
+
+  // In device_service.cpp.
+  bool may_evict() const;
+  void publish();
+  void begin_service();
+  void go_on_serving();
+  void end_service();
+  void fail_device(const Error& error);
 
   ExpertStore store_;
-  MemoryBudget::Reservation reservation_, reader_reservation_;
-  ExpertCache cache_;
-  std::unique_ptr<AsyncReader> reader_;  // after the cache: it writes into its memory
-  ParallelFor parallel_for_;
-  std::vector<Transfer> transfers_;  // [n_slots]
-  std::size_t window_;               // experts that may be moving at once
-  std::size_t n_moving_ = 0;         // those whose reads have been started and not all reported
-  std::chrono::steady_clock::time_point busy_since_;  // while any are moving
-  std::deque<int> demanded_;  // slots a request has claimed, their reads not started
-  std::deque<ExpertKey> guesses_, to_warm_;
-  std::vector<int> finished_;  // slots whose last read has been reported
-  std::vector<int> checked_;   // those being checked, while more may finish
-  std::vector<ReadOp> ops_;
-  std::vector<ReadResult> results_;
-  std::vector<RequestObserver*> observers_;
+  Backend& backend_;
   StreamerStats stats_;
+  MemoryBudget::Reservation reservation_, tier_reservation_, reader_reservation_;
+  ExpertCache cache_;
+  std::optional<DeviceTable> device_;
+  const AsyncReader* drive_ = nullptr;
+  const ExpertCache* host_tier_ = nullptr;
+  int reads_at_once_;
+  std::size_t min_slots_;
+  std::unique_ptr<ExpertReader> reader_;  // after the cache: it writes into its memory
+  std::vector<Transfer> transfers_;       // [n_slots]
+  std::deque<int> demanded_;              // slots a request has claimed, not submitted yet
+  std::deque<ExpertKey> prefetches_, to_warm_;
+  std::vector<int> finished_;  // slots whose expert has landed
+  std::vector<int> checked_;   // those being checked, while more may finish
+  std::vector<int> tags_;
+  std::vector<RequestObserver*> observers_;
+  int n_inside_ = 0;
+
+  std::optional<Service> service_;
+  std::vector<int> unpublished_;    // slots that became Ready and are not in the table
+  std::vector<int> n_served_;       // [bank]: requests that note_uses() need not count again
+  std::vector<std::int32_t> used_;  // of note_uses()
+  std::optional<Error> failure_;
 };
 
 }  // namespace moeflux

@@ -1,14 +1,21 @@
-// What streaming did, by bank and in all: counters that only grow.
+// What streaming did, by bank and in all: counters that only grow. "Guessed" counts prefetches.
 #pragma once
 
 #include <array>
 #include <bit>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
 #include <vector>
 
 namespace moeflux {
+
+inline std::uint64_t nanoseconds_since(std::chrono::steady_clock::time_point start) {
+  const auto elapsed = std::chrono::steady_clock::now() - start;
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(elapsed).count());
+}
 
 // Times by powers of two: bucket i has those below bound_ns(i) that no earlier one has, the last
 // one all others.
@@ -38,7 +45,7 @@ struct TimeHistogram {
 
 struct BankStats {
   std::uint64_t hits = 0;    // experts asked for that were in memory, or on their way because they
-                             // had been guessed
+                             // had been prefetched
   std::uint64_t misses = 0;  // that had to be read for the request
   std::uint64_t bytes_missed = 0;
   std::uint64_t wait_ns = 0;  // the caller stood still for a read
@@ -56,9 +63,9 @@ struct StreamerStats {
   std::vector<BankStats> banks;
   std::uint64_t steps = 0;
   std::uint64_t tokens = 0;
-  std::uint64_t bytes_read = 0;    // for requests, guesses and warming
-  std::uint64_t guessed = 0;       // experts read because a guess named them
-  std::uint64_t guesses_used = 0;  // of these, asked for before they were given up
+  std::uint64_t bytes_read = 0;    // for requests, prefetches and warming
+  std::uint64_t guessed = 0;       // experts read because prefetch() named them
+  std::uint64_t guesses_used = 0;  // of these, asked for before they were evicted
   std::uint64_t warmed = 0;
   std::uint64_t check_ns = 0;  // verifying checksums
   std::uint64_t busy_ns = 0;   // some read was on its way, until it was noticed to have ended

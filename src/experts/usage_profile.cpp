@@ -110,14 +110,8 @@ std::vector<ExpertKey> UsageProfile::hottest(std::size_t n) const {
   used.resize(std::min(n, used.size()));
   std::vector<ExpertKey> keys;
   keys.reserve(used.size());
-  for (const Entry& entry : used) keys.push_back({ids_.layer(entry.id), ids_.expert(entry.id)});
+  for (const Entry& entry : used) keys.push_back(ids_.key(entry.id));
   return keys;
-}
-
-void UsageProfile::teach(EvictionPolicy& policy) const {
-  for (int id = 0; id < ids_.n_total(); ++id) {
-    policy.remember(id, rate(ids_.layer(id), ids_.expert(id)));
-  }
 }
 
 std::string UsageProfile::encode() const {

@@ -10,9 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "experts/eviction.h"
 #include "experts/expert_ids.h"
-#include "experts/expert_store.h"
 
 namespace moeflux {
 
@@ -37,8 +35,6 @@ class UsageProfile {
   double rate(int layer, int expert) const;
   // At most n experts that were ever used, the one used most often first: the order to warm.
   std::vector<ExpertKey> hottest(std::size_t n) const;
-  // Tells a policy what is known; see EvictionPolicy::remember().
-  void teach(EvictionPolicy& policy) const;
 
   const ExpertIds& expert_ids() const { return ids_; }
 

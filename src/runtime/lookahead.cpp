@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "experts/lookahead_governors.h"
+#include "experts/governor.h"
 #include "runtime/forward.h"
 
 namespace moeflux {

@@ -6,8 +6,9 @@
 
 #include <gtest/gtest.h>
 
+#include "experts/fake_backend.h"
 #include "families/family.h"
-#include "support/loaded_model.h"
+#include "support/paths.h"
 #include "support/random.h"
 
 namespace moeflux {
@@ -18,7 +19,7 @@ using State = ExpertCache::State;
 class Cache : public testing::Test {
  protected:
   ExpertCache cache(std::size_t n_slots) {
-    return {store_, n_slots, make_policy("lru", store_.ids(), n_slots)};
+    return {store_, backend_, {.slots = {n_slots}, .policy = "lru"}};
   }
   static int load(ExpertCache& cache, ExpertKey key) {
     cache.use(key);
@@ -33,6 +34,7 @@ class Cache : public testing::Test {
     cache.unpin(slot);
   }
 
+  test::FakeBackend backend_;
   std::shared_ptr<const ModelSource> source_ = open_source(test::fixture_path("qwen-onekv"));
   ExpertStore store_{source_, describe_model(*source_).index.experts};  // 4 banks of 5
 };
@@ -132,13 +134,13 @@ TEST_F(Cache, PinnedAndInFlightSlotsStay) {
 TEST_F(Cache, ShrinksToTheMostUsefulAndGrowsBack) {
   ExpertCache c = cache(5);
   for (int e = 0; e < 5; ++e) load(c, {0, e});
-  c.set_capacity(2);
+  c.set_capacity({2});
   EXPECT_EQ(c.n_held(), 2u);
   EXPECT_GE(c.find({0, 3}), 0);
   EXPECT_GE(c.find({0, 4}), 0);
   load(c, {1, 0});
   EXPECT_EQ(c.n_held(), 2u);
-  c.set_capacity(100);
+  c.set_capacity({100});
   EXPECT_EQ(c.capacity(), 5u);
   for (int e = 1; e < 4; ++e) load(c, {1, e});
   EXPECT_EQ(c.n_held(), 5u);
@@ -149,7 +151,7 @@ TEST_F(Cache, MemoryOfEmptySlotsIsReturnedWhenItShrinks) {
   ExpertCache c = cache(3);
   for (int e = 0; e < 3; ++e) std::memset(c.memory(load(c, {0, e})), 0x5A, store_.slot_bytes());
   const int kept = c.find({0, 2});
-  c.set_capacity(1);
+  c.set_capacity({1});
   EXPECT_EQ(c.find({0, 2}), kept);
   for (int slot = 0; slot < 3; ++slot) {  // memory the system took back is zero when touched again
     EXPECT_EQ(c.memory(slot)[0], slot == kept ? std::byte{0x5A} : std::byte{0});
@@ -161,13 +163,89 @@ TEST_F(Cache, WhatIsPinnedWhileItShrinksGoesLater) {
   const int a = load(c, {0, 0}), b = load(c, {0, 1});
   c.pin(a);
   c.pin(b);
-  c.set_capacity(1);
+  c.set_capacity({1});
   EXPECT_EQ(c.n_held(), 2u);
   EXPECT_EQ(c.claim({0, 2}), -1);
   c.unpin(a);
   c.unpin(b);
   EXPECT_GE(load(c, {0, 2}), 0);
   EXPECT_EQ(c.n_held(), 1u);
+}
+
+// Operations may still read a slot: it is not overwritten, nor its memory given back, before they
+// are done.
+TEST_F(Cache, ASlotIsOverwrittenOnlyAfterItsLastUse) {
+  ExpertCache c = cache(1);
+  const int slot = load(c, {0, 0});
+  backend_.enqueue();
+  c.used_until(slot, backend_.mark());
+  EXPECT_EQ(backend_.n_waits, 0);
+  EXPECT_EQ(load(c, {0, 1}), slot);
+  EXPECT_EQ(backend_.n_waits, 1);
+  EXPECT_EQ(load(c, {0, 2}), slot);  // not used since
+  EXPECT_EQ(backend_.n_waits, 1);
+  backend_.enqueue();
+  c.used_until(slot, backend_.mark());
+  c.set_capacity({0});
+  EXPECT_EQ(backend_.n_waits, 2);
+}
+
+TEST_F(Cache, TellsWhomItEvicts) {
+  ExpertCache c = cache(2);
+  std::vector<ExpertKey> gone;
+  c.set_on_release([&](ExpertKey key) { gone.push_back(key); });
+  load(c, {0, 0});
+  load(c, {0, 1});
+  load(c, {1, 0});
+  c.set_capacity({1});
+  EXPECT_EQ(gone, (std::vector<ExpertKey>{{0, 0}, {0, 1}}));
+}
+
+TEST_F(Cache, SizesAreInBytesToo) {
+  ExpertCache c = cache(4);
+  EXPECT_EQ(c.bytes(), 4 * store_.slot_bytes());
+  load(c, {0, 0});
+  EXPECT_EQ(c.held_bytes(), store_.slot_bytes());
+  c.set_capacity({3});
+  EXPECT_EQ(c.capacity_bytes(), 3 * store_.slot_bytes());
+  EXPECT_EQ(c.bytes(), 4 * store_.slot_bytes());
+}
+
+// Banks whose experts differ in size: each class evicts among its own.
+TEST(CacheOfSeveralSizes, ClassesAreApart) {
+  const auto source = open_source(test::fixture_path("mlx-qwen-mixed"));
+  const ExpertStore store(source, describe_model(*source).index.experts);
+  test::FakeBackend backend;
+  const auto classes = store.classes();
+  ASSERT_GT(classes.size(), 1u);
+  ExpertCache c(store, backend, {.slots = SlotCounts(classes.size(), 2), .policy = "lru"});
+  EXPECT_EQ(c.bytes(), store.floor_bytes(2));
+  const auto load = [&](ExpertKey key) {
+    const int slot = c.claim(key);
+    c.complete(slot);
+    return slot;
+  };
+  const int a = classes[0].banks[0], b = classes[1].banks[0];
+  load({a, 0});
+  load({b, 0});
+  load({b, 1});
+  EXPECT_TRUE(c.has_room(a));
+  EXPECT_FALSE(c.has_room(b));
+  load({b, 2});  // in place of {b, 0}, though {a, 0} is older
+  EXPECT_GE(c.find({a, 0}), 0);
+  EXPECT_EQ(c.find({b, 0}), -1);
+  EXPECT_EQ(c.n_held(), 3u);
+  EXPECT_EQ(c.held_bytes(), classes[0].slot_bytes + 2 * classes[1].slot_bytes);
+  // Slots do not overlap, and each fills its own.
+  std::vector<Bytes> places;
+  for (int slot = 0; slot < static_cast<int>(c.n_slots()); ++slot) {
+    places.push_back(c.bytes_of(slot));
+  }
+  for (std::size_t i = 1; i < places.size(); ++i) {
+    EXPECT_EQ(places[i].offset, places[i - 1].offset + places[i - 1].size);
+  }
+  EXPECT_EQ(places.back().offset + places.back().size, c.bytes());
+  EXPECT_EQ(c.bytes_of(c.find({b, 1})).size, classes[1].slot_bytes);
 }
 
 // ---- against the plainest cache one can write
@@ -242,7 +320,7 @@ TEST_F(Cache, BehavesLikeTheNaiveOne) {
       if (what < 0.2) {
         const auto size =
             static_cast<std::size_t>(random.integer(1, static_cast<std::int64_t>(n_slots)));
-        c.set_capacity(size);
+        c.set_capacity({size});
         naive.resize(size);
         continue;
       }

@@ -196,7 +196,10 @@ TEST(ReplayTest, AWarmStartSavesMisses) {
   }
   const auto cold_policy = make_policy("learned", rest.expert_ids(), 288);
   const auto warm_policy = make_policy("learned", rest.expert_ids(), 288);
-  profile.teach(*warm_policy);
+  for (int id = 0; id < trace.expert_ids().n_total(); ++id) {
+    const ExpertKey key = trace.expert_ids().key(id);
+    warm_policy->remember(id, profile.rate(key.bank, key.expert));
+  }
   const ReplayResult from_cold = replay(rest, *cold_policy, {.n_slots = 288});
   const ReplayResult from_warm = replay(rest, *warm_policy, {.n_slots = 288, .warm = warm});
   EXPECT_LT(from_warm.misses + 100, from_cold.misses);

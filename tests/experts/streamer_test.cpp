@@ -10,10 +10,10 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
+#include "experts/fake_backend.h"
 #include "families/family.h"
 #include "support/expect_error.h"
 #include "support/fake_reader.h"
-#include "support/loaded_model.h"
 #include "support/paths.h"
 #include "support/random.h"
 
@@ -22,7 +22,8 @@ namespace {
 
 using test::expect_error;
 
-class Streamer : public testing::Test {
+// With a cache that the host reaches, and with one that it fills through a tier of pinned memory.
+class Streamer : public testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
     for (const char* name : {"config.json", "model.safetensors"}) {
@@ -40,13 +41,16 @@ class Streamer : public testing::Test {
   std::unique_ptr<ExpertStreamer> streamer_of(std::uint64_t bytes, MemoryBudget& budget,
                                               std::unique_ptr<AsyncReader> reader = nullptr,
                                               int reads_at_once = 8) {
-    return std::make_unique<ExpertStreamer>(store(), budget,
-                                            ExpertStreamer::Options{.cache_bytes = bytes,
-                                                                    .policy = "lru",
-                                                                    .reader = std::move(reader),
-                                                                    .reads_at_once = reads_at_once,
-                                                                    .parallel_for = {}});
+    auto made =
+        std::make_unique<ExpertStreamer>(store(), backend_, budget,
+                                         ExpertStreamer::Options{.cache_bytes = bytes,
+                                                                 .policy = "lru",
+                                                                 .reader = std::move(reader),
+                                                                 .reads_at_once = reads_at_once});
+    EXPECT_EQ(made->host_tier() != nullptr, has_tier());
+    return made;
   }
+  static bool has_tier() { return GetParam(); }
   std::vector<std::string> paths() const { return source_->disk_paths(); }
 
   // Takes all leases of a request, checks the bytes of each, and returns the order they came in.
@@ -64,7 +68,8 @@ class Streamer : public testing::Test {
 
   void expect_bytes(const ExpertView& view, ExpertKey key) {
     const ExpertBank& bank = banks_[static_cast<std::size_t>(key.bank)];
-    const auto same = [&](const WeightView& got, const StoredMatrix& want) {
+    const auto same = [&](const Weight& weight, const StoredMatrix& want) {
+      const WeightView got = test::on_host(weight);
       std::vector<std::byte> bytes(want.data.bytes);
       source_->read(want.data, bytes);
       return got.rows == want.rows && std::memcmp(got.data, bytes.data(), bytes.size()) == 0;
@@ -79,9 +84,14 @@ class Streamer : public testing::Test {
   std::shared_ptr<const ModelSource> source_;
   std::vector<ExpertBank> banks_;
   MemoryBudget budget_{std::uint64_t{1} << 30};
+  test::FakeBackend backend_{{.reachable = !has_tier()}};
 };
 
-TEST_F(Streamer, HitsComeBeforeMisses) {
+INSTANTIATE_TEST_SUITE_P(Memory, Streamer, testing::Bool(), [](const auto& test_info) {
+  return test_info.param ? "ThroughATier" : "InReach";
+});
+
+TEST_P(Streamer, HitsComeBeforeMisses) {
   const auto s = streamer(3);
   take(*s, 0, {1, 3});
   EXPECT_EQ(s->stats().total().misses, 2u);
@@ -91,14 +101,14 @@ TEST_F(Streamer, HitsComeBeforeMisses) {
   EXPECT_EQ(s->stats().total().misses, 4u);
 }
 
-TEST_F(Streamer, CountsTheBytesItRead) {
+TEST_P(Streamer, CountsTheBytesItRead) {
   const auto s = streamer(3);
   take(*s, 0, {1, 3});
   EXPECT_EQ(s->stats().bytes_read, 2u * 3 * 24 * 48 * 4);  // three matrices of 24 x 48 floats each
   EXPECT_EQ(s->stats().read_time.count(), 2u);
 }
 
-TEST_F(Streamer, KnowsHowLongTheDriveWasBusy) {
+TEST_P(Streamer, KnowsHowLongTheDriveWasBusy) {
   const auto s = streamer(3);
   take(*s, 0, {1, 3});
   const std::uint64_t once = s->stats().busy_ns;
@@ -113,9 +123,9 @@ TEST_F(Streamer, KnowsHowLongTheDriveWasBusy) {
 TEST(StreamerOfMixedFormats, CountsTheBytesItRead) {
   const auto source = open_source(test::fixture_path("mlx-qwen-mixed"));
   MemoryBudget budget(1 << 30);
-  ExpertStreamer streamer(
-      {source, describe_model(*source).index.experts}, budget,
-      {.cache_bytes = 1 << 20, .policy = "lru", .reader = nullptr, .parallel_for = {}});
+  test::FakeBackend backend;
+  ExpertStreamer streamer({source, describe_model(*source).index.experts}, backend, budget,
+                          {.cache_bytes = 1 << 20, .policy = "lru", .reader = nullptr});
   std::uint64_t want = 0;
   for (const char* part : {"gate_proj.weight", "gate_proj.scales", "gate_proj.biases",
                            "up_proj.weight", "up_proj.scales", "up_proj.biases", "down_proj.weight",
@@ -132,7 +142,7 @@ TEST(StreamerOfMixedFormats, CountsTheBytesItRead) {
   EXPECT_LE(streamer.stats().bytes_read, want + 8 * ExpertStore::kBlock);
 }
 
-TEST_F(Streamer, OneSlotIsEnough) {
+TEST_P(Streamer, OneSlotIsEnough) {
   const auto s = streamer(1);
   for (int round = 0; round < 3; ++round) {
     for (int bank = 0; bank < 4; ++bank) take(*s, bank, {4, 0, 2});
@@ -141,7 +151,7 @@ TEST_F(Streamer, OneSlotIsEnough) {
   EXPECT_EQ(s->stats().total().hits + s->stats().total().misses, 36u);
 }
 
-TEST_F(Streamer, NeverTakesMoreThanItMay) {
+TEST_P(Streamer, NeverTakesMoreThanItMay) {
   const std::size_t slot = store().slot_bytes();
   EXPECT_EQ(streamer_of(0, budget_)->cache_bytes(), slot);  // at least one
   EXPECT_EQ(streamer_of(3 * slot - 1, budget_)->cache_bytes(), 2 * slot);
@@ -149,10 +159,11 @@ TEST_F(Streamer, NeverTakesMoreThanItMay) {
   MemoryBudget small(slot - 1);
   expect_error(Errc::OutOfMemory, {"expert cache"}, [&] { streamer_of(slot, small); });
   MemoryBudget no_room_for_the_reader(slot);
-  expect_error(Errc::OutOfMemory, {"reader"}, [&] { streamer_of(slot, no_room_for_the_reader); });
+  expect_error(Errc::OutOfMemory, {has_tier() ? "host tier" : "reader"},
+               [&] { streamer_of(slot, no_room_for_the_reader); });
 }
 
-TEST_F(Streamer, EverythingResidentIsReadOnce) {
+TEST_P(Streamer, EverythingResidentIsReadOnce) {
   const auto s = streamer(20);
   for (int round = 0; round < 3; ++round) {
     for (int bank = 0; bank < 4; ++bank) take(*s, bank, {0, 1, 2, 3, 4});
@@ -161,20 +172,20 @@ TEST_F(Streamer, EverythingResidentIsReadOnce) {
   EXPECT_EQ(s->stats().total().hits, 40u);
 }
 
-TEST_F(Streamer, ALeaseKeepsItsBytes) {
+TEST_P(Streamer, ALeaseKeepsItsBytes) {
   const auto s = streamer(2);
   const std::vector<std::int32_t> wanted{2};
   auto request = s->request(1, wanted);
   const auto lease = request.next();
   ASSERT_TRUE(lease.has_value());
-  const std::byte* address = lease->view().gate.data;
+  const std::uint64_t place = lease->view().gate.data;
   for (int bank = 0; bank < 4; ++bank) take(*s, bank, {0, 1, 3, 4});
-  EXPECT_EQ(lease->view().gate.data, address);
+  EXPECT_EQ(lease->view().gate.data, place);
   expect_bytes(lease->view(), {1, 2});
   EXPECT_FALSE(request.next().has_value());
 }
 
-TEST_F(Streamer, AMovedLeaseStillPins) {
+TEST_P(Streamer, AMovedLeaseStillPins) {
   const auto s = streamer(1);
   const std::vector<std::int32_t> wanted{2};
   auto request = s->request(1, wanted);
@@ -188,7 +199,7 @@ TEST_F(Streamer, AMovedLeaseStillPins) {
   take(*s, 0, {0});
 }
 
-TEST_F(Streamer, AFailedReadIsAnErrorAndTheCacheGoesOn) {
+TEST_P(Streamer, AFailedReadIsAnErrorAndTheCacheGoesOn) {
   const std::string content = read_text_file(file_);
   const auto s = streamer(4);
   take(*s, 0, {0, 1});
@@ -204,7 +215,7 @@ TEST_F(Streamer, AFailedReadIsAnErrorAndTheCacheGoesOn) {
   take(*s, 3, {0, 1, 2, 3, 4});
 }
 
-TEST_F(Streamer, AnEmptyRequestGivesNothing) {
+TEST_P(Streamer, AnEmptyRequestGivesNothing) {
   const auto s = streamer(2);
   auto request = s->request(0, {});
   EXPECT_FALSE(request.next().has_value());
@@ -213,7 +224,7 @@ TEST_F(Streamer, AnEmptyRequestGivesNothing) {
 
 // Late, split and shuffled completions, with and without slots to spare, guesses and warming in
 // between, and a cache that changes its size.
-TEST_F(Streamer, RandomRequestsAlwaysGiveTheRightBytes) {
+TEST_P(Streamer, RandomRequestsAlwaysGiveTheRightBytes) {
   for (std::uint64_t seed = 1; seed <= 12; ++seed) {
     test::Random random(seed);
     const std::size_t n_slots = std::vector<std::size_t>{1, 2, 7, 20}[seed % 4];
@@ -234,7 +245,7 @@ TEST_F(Streamer, RandomRequestsAlwaysGiveTheRightBytes) {
       take(*s, bank, some());
       if (random.chance(0.1)) {
         const auto size = static_cast<std::size_t>(random.integer(1, 20));
-        s->set_capacity(size, 1);
+        s->set_capacity(size * store().slot_bytes());
       }
     }
     const BankStats total = s->stats().total();
@@ -243,7 +254,7 @@ TEST_F(Streamer, RandomRequestsAlwaysGiveTheRightBytes) {
   }
 }
 
-TEST_F(Streamer, ReadsNoMoreAtOnceThanItShould) {
+TEST_P(Streamer, ReadsNoMoreAtOnceThanItShould) {
   for (const int at_once : {1, 2, 5}) {
     auto owned = std::make_unique<test::FakeReader>(paths());
     const test::FakeReader& reader = *owned;
@@ -255,7 +266,7 @@ TEST_F(Streamer, ReadsNoMoreAtOnceThanItShould) {
   }
 }
 
-TEST_F(Streamer, WhatIsAwaitedGoesBeforeGuesses) {
+TEST_P(Streamer, WhatIsAwaitedGoesBeforeGuesses) {
   auto owned = std::make_unique<test::FakeReader>(paths());
   const test::FakeReader& reader = *owned;
   const auto s = streamer_of(10 * store().slot_bytes(), budget_, std::move(owned), 1);
@@ -277,7 +288,7 @@ TEST_F(Streamer, WhatIsAwaitedGoesBeforeGuesses) {
   EXPECT_EQ(s->stats().banks[1].misses, 2u);
 }
 
-TEST_F(Streamer, AGuessThatNobodyConfirmsIsNotRead) {
+TEST_P(Streamer, AGuessThatNobodyConfirmsIsNotRead) {
   auto owned = std::make_unique<test::FakeReader>(paths());
   const auto s = streamer_of(10 * store().slot_bytes(), budget_, std::move(owned), 1);
   s->prefetch(2, std::vector<std::int32_t>{0, 1, 2});
@@ -286,7 +297,7 @@ TEST_F(Streamer, AGuessThatNobodyConfirmsIsNotRead) {
   EXPECT_EQ(s->stats().guesses_used, 1u);
 }
 
-TEST_F(Streamer, GoesOnReadingWhileTheCallerComputes) {
+TEST_P(Streamer, GoesOnReadingWhileTheCallerComputes) {
   auto owned = std::make_unique<test::FakeReader>(paths());
   const test::FakeReader& reader = *owned;
   const auto s = streamer_of(10 * store().slot_bytes(), budget_, std::move(owned), 1);
@@ -298,7 +309,7 @@ TEST_F(Streamer, GoesOnReadingWhileTheCallerComputes) {
   EXPECT_EQ(s->stats().banks[2].hits, 3u);
 }
 
-TEST_F(Streamer, AnAbandonedRequestLeavesTheCacheUsable) {
+TEST_P(Streamer, AnAbandonedRequestLeavesTheCacheUsable) {
   auto owned = std::make_unique<test::FakeReader>(paths());
   const auto s = streamer_of(3 * store().slot_bytes(), budget_, std::move(owned));
   const std::vector<std::int32_t> wanted{0, 1, 2, 3, 4};
@@ -306,7 +317,7 @@ TEST_F(Streamer, AnAbandonedRequestLeavesTheCacheUsable) {
   for (int bank = 0; bank < 4; ++bank) take(*s, bank, wanted);
 }
 
-TEST_F(Streamer, AGuessThatIsUsedIsAHit) {
+TEST_P(Streamer, AGuessThatIsUsedIsAHit) {
   auto owned = std::make_unique<test::FakeReader>(paths());
   const auto s = streamer_of(10 * store().slot_bytes(), budget_, std::move(owned));
   s->prefetch(2, std::vector<std::int32_t>{1, 3});
@@ -320,7 +331,7 @@ TEST_F(Streamer, AGuessThatIsUsedIsAHit) {
   EXPECT_EQ(s->stats().guesses_used, 1u);
 }
 
-TEST_F(Streamer, AGuessThatFailsHarmsNobody) {
+TEST_P(Streamer, AGuessThatFailsHarmsNobody) {
   auto owned = std::make_unique<test::FakeReader>(paths());
   owned->fail_op(0, EIO);
   const auto s = streamer_of(10 * store().slot_bytes(), budget_, std::move(owned));
@@ -330,7 +341,7 @@ TEST_F(Streamer, AGuessThatFailsHarmsNobody) {
   EXPECT_EQ(s->stats().banks[2].misses, 1u);
 }
 
-TEST_F(Streamer, AReadSomebodyElseStartedMayFailAndIsTriedAgain) {
+TEST_P(Streamer, AReadSomebodyElseStartedMayFailAndIsTriedAgain) {
   auto owned = std::make_unique<test::FakeReader>(paths());
   test::FakeReader& reader = *owned;
   const auto s = streamer_of(10 * store().slot_bytes(), budget_, std::move(owned));
@@ -350,7 +361,7 @@ TEST_F(Streamer, AReadSomebodyElseStartedMayFailAndIsTriedAgain) {
   expect_error(Errc::Io, {"Input/output error"}, [&] { take(*s, 1, {4}); });
 }
 
-TEST_F(Streamer, WarmingFillsEmptySlotsOnly) {
+TEST_P(Streamer, WarmingFillsEmptySlotsOnly) {
   const auto s = streamer(3);
   take(*s, 0, {0});
   s->warm({{1, 0}, {0, 0}, {1, 1}, {1, 2}, {1, 3}});
@@ -361,7 +372,7 @@ TEST_F(Streamer, WarmingFillsEmptySlotsOnly) {
   EXPECT_EQ(s->stats().total().misses, 1u);
 }
 
-TEST_F(Streamer, WarmingThatFailsIsReportedToWhoAsks) {
+TEST_P(Streamer, WarmingThatFailsIsReportedToWhoAsks) {
   auto owned = std::make_unique<test::FakeReader>(paths());
   test::FakeReader& reader = *owned;
   reader.fail_when([](const ReadOp&) { return EIO; });
@@ -374,7 +385,7 @@ TEST_F(Streamer, WarmingThatFailsIsReportedToWhoAsks) {
   take(*s, 1, {1});
 }
 
-TEST_F(Streamer, WhenAllIsWarmNothingIsRead) {
+TEST_P(Streamer, WhenAllIsWarmNothingIsRead) {
   const auto s = streamer(20);
   std::vector<ExpertKey> all;
   for (int bank = 0; bank < 4; ++bank) {
@@ -394,7 +405,7 @@ TEST_F(Streamer, WhenAllIsWarmNothingIsRead) {
   EXPECT_EQ(s->stats().total().misses, 0u);
 }
 
-TEST_F(Streamer, AnErrorNamesFileOffsetAndCause) {
+TEST_P(Streamer, AnErrorNamesFileOffsetAndCause) {
   auto owned = std::make_unique<test::FakeReader>(paths());
   test::FakeReader& reader = *owned;
   const auto s = streamer_of(4 * store().slot_bytes(), budget_, std::move(owned));
@@ -410,7 +421,7 @@ TEST_F(Streamer, AnErrorNamesFileOffsetAndCause) {
   take(*s, 2, {3});  // and so does this one, once it can be read
 }
 
-TEST_F(Streamer, ObserversSeeStepsAndRequests) {
+TEST_P(Streamer, ObserversSeeStepsAndRequests) {
   struct Log : RequestObserver {
     void on_step(int n_tokens) override { text += fmt::format("step {};", n_tokens); }
     void on_request(int bank, std::span<const std::int32_t> experts) override {
@@ -426,6 +437,100 @@ TEST_F(Streamer, ObserversSeeStepsAndRequests) {
   EXPECT_EQ(s->stats().tokens, 2u);
 }
 
+// Operations of a device may still read an expert when its lease ends.
+TEST_P(Streamer, ALeaseLeavesTheMarkOfItsLastUse) {
+  const auto s = streamer(1);
+  backend_.set_poll([&] { s->poll(); });
+  const std::vector<std::int32_t> wanted{2};
+  {
+    auto request = s->request(1, wanted);
+    const auto lease = request.next();
+    backend_.enqueue();
+  }
+  const int before = backend_.n_waits;
+  take(*s, 0, {0});
+  EXPECT_EQ(backend_.n_waits, before + 1);
+  backend_.set_poll({});
+}
+
+TEST_P(Streamer, ShrinksAndGrowsByBytes) {
+  const auto s = streamer(6);
+  const std::uint64_t slot = store().slot_bytes();
+  s->set_capacity(3 * slot + slot / 2);
+  EXPECT_EQ(s->cache().capacity(), 3u);
+  s->set_capacity(0);
+  EXPECT_EQ(s->cache().capacity(), 1u);
+  s->set_capacity(100 * slot);
+  EXPECT_EQ(s->cache().capacity(), 6u);
+  EXPECT_EQ(s->cache_bytes(), 6 * slot);
+}
+
+// What the tier has is copied, not read again.
+TEST(StreamerWithATier, FindsInTheTierWhatTheCacheEvicted) {
+  const auto source = open_source(test::fixture_path("qwen-onekv"));
+  MemoryBudget budget(1 << 30);
+  test::FakeBackend backend({.reachable = false});
+  ExpertStore store(source, describe_model(*source).index.experts);
+  const std::uint64_t all = store.all_bytes(), slot = store.slot_bytes();
+  ExpertStreamer s(std::move(store), backend, budget,
+                   {.cache_bytes = 2 * slot, .host_bytes = all, .policy = "lru"});
+  ASSERT_NE(s.host_tier(), nullptr);
+  EXPECT_EQ(s.host_tier()->buffer().kind(), MemoryKind::Pinned);
+  EXPECT_EQ(s.host_tier()->bytes(), all);
+  const std::vector<std::int32_t> wanted{0, 1, 2, 3, 4};
+  std::uint64_t bytes = 0;
+  for (int round = 0; round < 3; ++round) {
+    for (int bank = 0; bank < 4; ++bank) {
+      auto request = s.request(bank, wanted);
+      int n = 0;
+      while (request.next()) ++n;
+      EXPECT_EQ(n, 5);
+    }
+    if (round == 0) bytes = s.stats().bytes_read;
+  }
+  EXPECT_EQ(s.stats().bytes_read, bytes);
+  EXPECT_GT(s.stats().total().misses, 40u);
+}
+
+// Experts of several sizes, with little memory and with much.
+TEST(StreamerOfMixedFormats, SlotsOfSeveralSizesHoldTheRightBytes) {
+  const auto source = open_source(test::fixture_path("mlx-qwen-mixed"));
+  const auto banks = describe_model(*source).index.experts;
+  for (const bool reachable : {true, false}) {
+    for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+      test::Random random(seed);
+      MemoryBudget budget(1 << 30);
+      test::FakeBackend backend({.reachable = reachable, .seed = seed});
+      ExpertStore store(source, banks);
+      const std::uint64_t bytes = store.all_bytes() * seed / 6;
+      ExpertStreamer s(std::move(store), backend, budget,
+                       {.cache_bytes = bytes,
+                        .min_slots = 2,
+                        .policy = "learned",
+                        .reader = std::make_unique<test::FakeReader>(
+                            source->disk_paths(), test::FakeReaderOptions{.seed = seed})});
+      EXPECT_LE(s.cache_bytes(), std::max(bytes, s.store().floor_bytes(2)));
+      for (int step = 0; step < 60; ++step) {
+        const int bank = static_cast<int>(random.integer(0, s.store().n_banks() - 1));
+        std::vector<std::int32_t> wanted;
+        for (std::int32_t e = 0; e < s.store().n_experts(bank); ++e) {
+          if (random.chance(0.6)) wanted.push_back(e);
+        }
+        auto request = s.request(bank, wanted);
+        while (const auto lease = request.next()) {
+          const StoredMatrix want = banks[static_cast<std::size_t>(bank)].down.at(
+              wanted[static_cast<std::size_t>(lease->index())]);
+          std::vector<std::byte> plane(want.data.bytes);
+          source->read(want.data, plane);
+          const WeightView got = test::on_host(lease->view().down);
+          ASSERT_EQ(std::memcmp(got.data, plane.data(), plane.size()), 0);
+        }
+      }
+      EXPECT_EQ(s.holds_all(), seed == 6);
+    }
+  }
+}
+
 // A flipped bit must never become a weight.
 TEST(StreamerOfAContainer, ADamagedExpertIsNamedAndOthersGoOn) {
   const auto source = open_source(test::fixture_path("container-v1"));
@@ -433,9 +538,9 @@ TEST(StreamerOfAContainer, ADamagedExpertIsNamedAndOthersGoOn) {
       source->disk_paths(), test::FakeReaderOptions{.seed = 1, .shuffle = true, .max_delay = 5});
   owned->flip_bit(0, 12345);
   MemoryBudget budget(1 << 30);
-  ExpertStreamer s(
-      {source, describe_model(*source).index.experts}, budget,
-      {.cache_bytes = 1 << 20, .policy = "lru", .reader = std::move(owned), .parallel_for = {}});
+  test::FakeBackend backend;
+  ExpertStreamer s({source, describe_model(*source).index.experts}, backend, budget,
+                   {.cache_bytes = 1 << 20, .policy = "lru", .reader = std::move(owned)});
   const std::vector<std::int32_t> wanted{1, 0};
   const auto take_all = [&] {
     auto request = s.request(0, wanted);

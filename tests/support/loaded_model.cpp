@@ -6,7 +6,6 @@
 #include "base/file.h"
 #include "io/make_reader.h"
 #include "source/safetensors.h"
-#include "support/paths.h"
 
 namespace moeflux::test {
 
@@ -69,10 +68,6 @@ std::vector<std::string> fixture_names() {
   }
   std::sort(names.begin(), names.end());
   return names;
-}
-
-std::string fixture_path(const std::string& name) {
-  return source_path("tests/fixtures/" + name);
 }
 
 std::vector<std::int32_t> golden_prompt(const std::string& golden_path, const std::string& key) {

@@ -13,6 +13,7 @@
 #include "families/family.h"
 #include "runtime/forward.h"
 #include "runtime/weight_store.h"
+#include "support/paths.h"
 
 namespace moeflux::test {
 
@@ -65,7 +66,6 @@ class LoadedModel {
 // The checkpoints of tests/fixtures that have golden values, and the prompt in the golden file of
 // one.
 std::vector<std::string> fixture_names();
-std::string fixture_path(const std::string& name);
 std::vector<std::int32_t> golden_prompt(const std::string& golden_path,
                                         const std::string& key = "ids");
 

@@ -11,6 +11,10 @@ std::string source_path(const std::string& relative) {
   return std::string(MOEFLUX_SOURCE_DIR) + "/" + relative;
 }
 
+std::string fixture_path(const std::string& name) {
+  return source_path("tests/fixtures/" + name);
+}
+
 std::string shared_path(const std::string& relative) {
   return std::string(MOEFLUX_SOURCE_DIR) + "/../shared/" + relative;
 }

@@ -9,6 +9,7 @@
 namespace moeflux::test {
 
 std::string source_path(const std::string& relative);  // inside the checkout
+std::string fixture_path(const std::string& name);     // of tests/fixtures
 std::string shared_path(const std::string& relative);  // inside ../shared; may not exist
 bool shared_exists(const std::string& relative);
 
