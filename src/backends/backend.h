@@ -50,9 +50,8 @@ class Backend {
   virtual void discard(const Bytes& bytes) = 0;
   // How a stored format should lie in memory for a use; the same bytes in another order.
   virtual WeightFormat layout_for(const WeightFormat& format, WeightUse use) const = 0;
-  // Memory of its own that it holds between operations, and the most it will take for these.
+  // Memory of its own that it holds between operations; at most BackendInfo::scratch_needed().
   virtual std::uint64_t scratch_bytes() const = 0;
-  virtual std::uint64_t scratch_needed(const WidestOps& ops) const = 0;
 
   // Copies, in the order of operations.
   virtual void upload(std::span<const std::byte> from, const Bytes& to) = 0;
@@ -127,12 +126,15 @@ struct BackendInfo {
   std::string_view name;
   std::string_view what;     // for people, half a line
   std::string (*missing)();  // why this machine cannot run it; empty: it can
+  // The memory of its own that these operations take, at any precision.
+  std::uint64_t (*scratch_needed)(const WidestOps& ops, int n_threads);
   std::unique_ptr<Backend> (*make)(const BackendOptions& options);  // throws Error
 };
 std::span<const BackendInfo> backend_list();
 
 inline constexpr std::string_view kDefaultBackend = "cpu";
-// Throws Error(BadInput) for an unknown name or one this machine cannot run.
+// Both throw Error(BadInput) for an unknown name, the latter for one this machine cannot run, too.
+const BackendInfo& find_backend(std::string_view name = kDefaultBackend);
 std::unique_ptr<Backend> make_backend(const BackendOptions& options,
                                       std::string_view name = kDefaultBackend);
 

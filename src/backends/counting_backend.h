@@ -15,7 +15,6 @@ class CountingBackend final : public Backend {
   void discard(const Bytes&) override {}
   WeightFormat layout_for(const WeightFormat& format, WeightUse) const override { return format; }
   std::uint64_t scratch_bytes() const override { return 0; }
-  std::uint64_t scratch_needed(const WidestOps&) const override { return 0; }
   void upload(std::span<const std::byte>, const Bytes&) override {}
   void download(const Bytes&, std::span<std::byte>) override {}
   void copy(const Bytes&, const Bytes&) override {}

@@ -57,6 +57,10 @@ struct Bytes {
   bool empty() const { return size == 0; }
 };
 
+inline Bytes whole(const Buffer& buffer) {
+  return {&buffer, 0, buffer.bytes()};
+}
+
 enum class ElementType : std::uint8_t { F32, I32 };  // both of 4 bytes
 inline constexpr std::uint64_t kElementBytes = 4;
 

@@ -33,9 +33,6 @@ class TimedBackend final : public Backend {
     return inner_->layout_for(format, use);
   }
   std::uint64_t scratch_bytes() const override { return inner_->scratch_bytes(); }
-  std::uint64_t scratch_needed(const WidestOps& ops) const override {
-    return inner_->scratch_needed(ops);
-  }
   void upload(std::span<const std::byte> from, const Bytes& to) override {
     inner_->upload(from, to);
   }

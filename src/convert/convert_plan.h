@@ -11,7 +11,7 @@
 
 #include "convert/container_spec.h"
 #include "families/family.h"
-#include "model/model_tensors.h"
+#include "model/blocks.h"
 #include "source/model_source.h"
 
 namespace moeflux {

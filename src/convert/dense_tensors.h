@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "model/model_tensors.h"
+#include "model/blocks.h"
 #include "source/model_source.h"
 
 namespace moeflux {

@@ -33,7 +33,7 @@ Activity activity_of(const Engine& engine) {
   const std::vector<std::uint64_t>& times = engine.forward().layer_ns();
   const auto layer = [&](std::string name, const auto& ffn, std::uint64_t ns) {
     LayerActivity activity{.name = std::move(name), .compute_ns = ns};
-    if (const auto* moe = std::get_if<MoeTensors<Stored>>(&ffn)) {
+    if (const auto* moe = std::get_if<Moe<Stored>>(&ffn)) {
       const BankStats& bank = stats.banks[static_cast<std::size_t>(moe->bank)];
       activity.hits = bank.hits;
       activity.misses = bank.misses;

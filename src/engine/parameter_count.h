@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "model/model_tensors.h"
+#include "model/blocks.h"
 
 namespace moeflux {
 

@@ -85,14 +85,13 @@ ModelSizes measure_sizes(const ModelSource& source, const ModelDescription& mode
   }
   sizes.program_bytes = kProgramBytes + kTokenizerFactor * tokenizer_bytes(source.text()) +
                         kIndexBytesPerExpert * sizes.n_experts_total;
-  for (std::size_t i = 0; i < model.config.layers.size(); ++i) {
-    const auto* spec = std::get_if<MoeSpec>(&model.config.layers[i].ffn);
-    if (spec == nullptr) continue;
-    const auto& tensors = std::get<MoeTensors<Stored>>(model.index.tensors.layers[i].ffn);
-    sizes.banks.push_back({.n_experts = spec->n_experts,
-                           .top_k = spec->top_k,
-                           .expert_bytes = largest[static_cast<std::size_t>(tensors.bank)],
-                           .sigmoid_router = spec->router.scoring == RouterScoring::Sigmoid});
+  for (const Layer<Stored>& layer : model.index.tensors.layers) {
+    const auto* moe = std::get_if<Moe<Stored>>(&layer.ffn);
+    if (moe == nullptr) continue;
+    sizes.banks.push_back({.n_experts = moe->spec.n_experts,
+                           .top_k = moe->spec.top_k,
+                           .expert_bytes = largest[static_cast<std::size_t>(moe->bank)],
+                           .sigmoid_router = moe->spec.router.scoring == RouterScoring::Sigmoid});
   }
   return sizes;
 }

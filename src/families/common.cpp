@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "source/tensor_lookup.h"
 
 namespace moeflux {
 
@@ -45,79 +44,24 @@ void require_integer(const JsonFields& fields, std::string_view key,
   }
 }
 
-std::string find_prefix(const ModelSource& source,
-                        std::initializer_list<std::string_view> candidates,
-                        std::string_view suffix) {
-  for (const std::string_view prefix : candidates) {
-    if (has_tensor(source, fmt::format("{}{}", prefix, suffix))) return std::string(prefix);
-  }
-  std::string tried;
-  for (const std::string_view prefix : candidates) tried += fmt::format(" {}{}", prefix, suffix);
-  fail(Errc::NotFound, "{}: no such tensor:{}", source.path(), tried);
+int size_field(const JsonFields& fields, std::string_view key) {
+  return static_cast<int>(fields.integer(key, 1, kMaxSize));
 }
 
-StoredVector find_transposed(const ModelSource& source, const std::string& module,
-                             std::int64_t rows, std::int64_t cols) {
-  const StoredMatrix matrix = find_matrix(source, module, rows, cols);
-  DType dtype = DType::F32;
-  switch (matrix.format.kind) {
-    case WeightKind::F32:
-      break;
-    case WeightKind::F16:
-      dtype = DType::F16;
-      break;
-    case WeightKind::BF16:
-      dtype = DType::BF16;
-      break;
-    default:
-      fail(Errc::Unsupported, "{}: {} is stored as {}, but must be F32, F16 or BF16", source.path(),
-           matrix.name, describe(matrix.format));
-  }
-  return {.name = matrix.name,
-          .dtype = dtype,
-          .size = rows * cols,
-          .data = matrix.data,
-          .columns = cols};
-}
-
-DenseFfnTensors<Stored> find_ffn(const ModelSource& source, const std::string& prefix, int d_ff,
-                                 int d_model) {
+ModelConfig read_sizes(const JsonFields& text, std::string_view family) {
   return {
-      .gate = find_matrix(source, prefix + "gate_proj", d_ff, d_model),
-      .up = find_matrix(source, prefix + "up_proj", d_ff, d_model),
-      .down = find_matrix(source, prefix + "down_proj", d_model, d_ff),
+      .family = std::string(family),
+      .d_model = size_field(text, "hidden_size"),
+      .n_vocab = size_field(text, "vocab_size"),
+      .context_length = static_cast<int>(text.integer("max_position_embeddings", 1, 1 << 28)),
+      .norm_eps = static_cast<float>(text.number_or("rms_norm_eps", 1e-6)),
+      .layers = {},
+      .mtp = {},
   };
 }
 
-ExpertBank find_experts(const ModelSource& source, const std::string& mlp, const MoeSpec& moe,
-                        int d_model) {
-  const auto stack = [&](const std::string& module, std::int64_t rows, std::int64_t cols) {
-    return find_stacked_matrices(source, mlp + module, moe.n_experts, rows, cols);
-  };
-  for (const std::string form : {"switch_mlp.", "experts."}) {
-    if (has_module(source, mlp + form + "gate_up_proj")) {
-      const StoredExpertBank fused = stack(form + "gate_up_proj", 2 * moe.d_expert, d_model);
-      return {.gate = fused.slice(0, moe.d_expert),
-              .up = fused.slice(moe.d_expert, moe.d_expert),
-              .down = stack(form + "down_proj", d_model, moe.d_expert)};
-    }
-    if (has_module(source, mlp + form + "gate_proj")) {
-      return {.gate = stack(form + "gate_proj", moe.d_expert, d_model),
-              .up = stack(form + "up_proj", moe.d_expert, d_model),
-              .down = stack(form + "down_proj", d_model, moe.d_expert)};
-    }
-  }
-  const auto each = [&](const char* projection, std::int64_t rows, std::int64_t cols) {
-    std::vector<StoredMatrix> matrices;
-    for (int e = 0; e < moe.n_experts; ++e) {
-      matrices.push_back(
-          find_matrix(source, fmt::format("{}experts.{}.{}", mlp, e, projection), rows, cols));
-    }
-    return StoredExpertBank(std::move(matrices));
-  };
-  return {.gate = each("gate_proj", moe.d_expert, d_model),
-          .up = each("up_proj", moe.d_expert, d_model),
-          .down = each("down_proj", d_model, moe.d_expert)};
+int read_layer_count(const JsonFields& text) {
+  return static_cast<int>(text.integer("num_hidden_layers", 1, 4096));
 }
 
 }  // namespace moeflux

@@ -1,15 +1,15 @@
-// What the families share: looking a config field up in the places exporters put it, and tensor
-// naming.
+// What the families share in reading a config: fields in the places exporters put them, values that
+// are refused, sizes of the same name.
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "base/json.h"
-#include "model/layer_spec.h"
-#include "model/model_tensors.h"
+#include "model/model_config.h"
 #include "source/model_source.h"
 
 namespace moeflux {
@@ -30,23 +30,12 @@ void require_boolean(const JsonFields& fields, std::string_view key, bool value)
 void require_integer(const JsonFields& fields, std::string_view key,
                      std::initializer_list<std::int64_t> values);
 
-// The first prefix under which `suffix` exists as a tensor; throws NotFound naming the candidates.
-std::string find_prefix(const ModelSource& source,
-                        std::initializer_list<std::string_view> candidates,
-                        std::string_view suffix);
+// validate() has the exact rules; this keeps an int an int.
+inline constexpr std::int64_t kMaxSize = 1 << 24;
+int size_field(const JsonFields& fields, std::string_view key);
 
-// The routed experts below `mlp` ("model.layers.3.mlp."), in whichever form the checkpoint stores
-// them: stacked
-// (`switch_mlp.*`), fused (`experts.gate_up_proj`, gate rows first) or one by one
-// (`experts.0.gate_proj`).
-ExpertBank find_experts(const ModelSource& source, const std::string& mlp, const MoeSpec& moe,
-                        int d_model);
-
-// A small unquantized matrix [rows, cols], in memory as one vector [cols, rows].
-StoredVector find_transposed(const ModelSource& source, const std::string& module,
-                             std::int64_t rows, std::int64_t cols);
-
-DenseFfnTensors<Stored> find_ffn(const ModelSource& source, const std::string& prefix, int d_ff,
-                                 int d_model);
+// The sizes that all families call the same; no layers yet.
+ModelConfig read_sizes(const JsonFields& text, std::string_view family);
+int read_layer_count(const JsonFields& text);
 
 }  // namespace moeflux

@@ -14,7 +14,7 @@ constexpr std::array<std::string_view, 20> kTellingParts{
     "attention", "window", "sink",  "softcap",    "head",     "qk",    "kv",
     "query",     "norm",   "scal",  "multiplier", "clip",     "bias"};
 
-// Switches that no family has on.
+// Switches that must be off where a family does not read them.
 constexpr std::array<std::string_view, 4> kSwitches{"attention_bias", "mlp_bias",
                                                     "use_sliding_window", "add_cross_attention"};
 
@@ -60,14 +60,15 @@ bool tells_of_the_model(std::string_view key) {
        key, dump_json(value).substr(0, 80), why);
 }
 
-// Calls `check` for every key that needs somebody who reads it, switches aside: they must be off.
+// Calls `check` for every key that needs somebody who reads it; switches that the family does not
+// read must be off.
 template <class Check>
-void for_each_telling_key(const JsonFields& fields, Check check) {
+void for_each_telling_key(const JsonFields& fields, Keys read_by_family, Check check) {
   for (const auto& [key, value] : fields.object().items()) {
     if (value.is_null() || !tells_of_the_model(key) || contains(kHarmless, key) ||
         is_window_switched_off(fields, key))
       continue;
-    if (contains(kSwitches, key)) {
+    if (contains(kSwitches, key) && !contains(read_by_family, key)) {
       require_boolean(fields, key, false);
     } else {
       check(key, value);
@@ -79,12 +80,12 @@ void for_each_telling_key(const JsonFields& fields, Check check) {
 
 void refuse_unread_keys(const ModelSource& source, Keys read_by_family) {
   const JsonFields text = text_config(source);
-  for_each_telling_key(text, [&](const std::string& key, const Json& value) {
+  for_each_telling_key(text, read_by_family, [&](const std::string& key, const Json& value) {
     if (!contains(kReadByAll, key) && !contains(read_by_family, key))
       refuse(text, key, value, "is not known for this kind of model");
   });
   const JsonFields wrapper(source.config(), source.config_origin());
-  for_each_telling_key(wrapper, [&](const std::string& key, const Json& value) {
+  for_each_telling_key(wrapper, read_by_family, [&](const std::string& key, const Json& value) {
     const Json* inner = text.find(key);
     if (inner == nullptr || *inner != value)
       refuse(wrapper, key, value, "is not what \"text_config\" says");

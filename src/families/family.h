@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "model/blocks.h"
 #include "model/model_config.h"
-#include "model/model_tensors.h"
 #include "source/model_source.h"
 
 namespace moeflux {

@@ -184,6 +184,20 @@ RopeSpec RopeFields::make(int n_rot, bool interleaved) const {
   return make_rope(theta(), n_rot, interleaved);
 }
 
+RopeSpec RopeFields::make_partial(int d_head, double default_share) const {
+  const double share = number("partial_rotary_factor").value_or(default_share);
+  if (!(share > 0 && share <= 1)) {
+    fail(Errc::BadInput, "{}: partial_rotary_factor is {}, outside of 0 to 1", config_.origin(),
+         share);
+  }
+  const int n_rot = static_cast<int>(d_head * share);
+  if (n_rot == 0) {
+    fail(Errc::BadInput, "{}: 0 rotary dimensions do not fit a head of {}", config_.origin(),
+         d_head);
+  }
+  return make(n_rot, /*interleaved=*/false);
+}
+
 double RopeFields::softmax_factor() const {
   if (type_ == "default") return 1;
   const double m = yarn_mscale(factor(), number("mscale_all_dim").value_or(0));

@@ -20,6 +20,8 @@ class RopeFields {
 
   std::optional<double> number(std::string_view key) const;
   RopeSpec make(int n_rot, bool interleaved) const;
+  // Of the leading `partial_rotary_factor` of a head, in halves.
+  RopeSpec make_partial(int d_head, double default_share) const;
 
   // What the attention of DeepSeek multiplies its softmax scale by: the squared magnitude that
   // `mscale_all_dim` gives any scaled RoPE.

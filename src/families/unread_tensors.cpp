@@ -46,7 +46,7 @@ void refuse_unread_tensors(const ModelSource& source, const ModelIndex& index) {
   attentions.erase("");
 
   for (const std::string& module : modules) {
-    if (has_tensor(source, module + ".bias")) {
+    if (has_tensor(source, module + ".bias") && !modules.contains(module + ".bias")) {
       fail(Errc::Unsupported, "{}: tensor \"{}.bias\": projections with a bias are not supported",
            source.path(), module);
     }

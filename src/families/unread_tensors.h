@@ -1,7 +1,7 @@
 // Tensors of a checkpoint that a model should compute with but no family reads.
 #pragma once
 
-#include "model/model_tensors.h"
+#include "model/blocks.h"
 #include "source/model_source.h"
 
 namespace moeflux {

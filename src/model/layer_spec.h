@@ -26,7 +26,7 @@ struct AttentionSpec {
   bool has_out_bias = false;  // of the output projection
   bool has_sinks = false;     // a learned score per head takes part in the softmax
   int window = 0;             // a token sees itself and window - 1 before it; 0: all before it
-  RopeSpec rope;              // n_rot 0: no rotation
+  RopeSpec rope = {};         // n_rot 0: no rotation
   float scale = 0;            // of q . k
 
   int q_dim() const { return n_heads * d_head; }
@@ -62,7 +62,7 @@ struct MlaSpec {
   int d_nope = 0;
   int d_rope = 0;
   int d_value = 0;
-  RopeSpec rope;
+  RopeSpec rope = {};
   float scale = 0;
   float latent_norm_eps = 0;
 
@@ -101,7 +101,7 @@ struct RouterSpec {
 
 struct DenseFfnSpec {
   int d_ff = 0;
-  FfnActivation activation;
+  FfnActivation activation = {};
   bool has_bias = false;
 };
 
@@ -109,11 +109,11 @@ struct MoeSpec {
   int n_experts = 0;
   int top_k = 0;
   int d_expert = 0;
-  RouterSpec router;
-  FfnActivation activation;      // of routed and shared experts
-  bool has_expert_bias = false;  // of every routed expert's three projections
-  int d_shared = 0;              // 0: no shared expert
-  bool shared_is_gated = false;  // the shared expert is scaled by a sigmoid of its own projection
+  RouterSpec router = {};
+  FfnActivation activation = {};  // of routed and shared experts
+  bool has_expert_bias = false;   // of every routed expert's three projections
+  int d_shared = 0;               // 0: no shared expert
+  bool shared_is_gated = false;   // the shared expert is scaled by a sigmoid of its own projection
 };
 
 using FfnSpec = std::variant<DenseFfnSpec, MoeSpec>;

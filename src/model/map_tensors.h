@@ -1,15 +1,16 @@
-// The one list of a model's tensors besides model_tensors.h: every slot of every layer, in the
-// order in which a pass needs them. Structured bindings name all members, so that a new one does
-// not compile until it is listed here.
+// The one list of a model's tensors besides blocks.h: every slot of every block, in the order in
+// which a pass needs them. Structured bindings name all members, so that a new one does not compile
+// until it is listed here.
 //
-// map_tensors<Resident>(stored, place) builds another form, slot by slot; place() gets matrices and
-// vectors, empty ones included. for_each_tensor(stored, visit) only looks, at those that are there.
+// map_tensors<Form>(stored, place) builds another form, slot by slot, and copies the specs; place()
+// gets matrices and vectors, empty ones included. for_each_tensor(stored, visit) only looks, at
+// those that are there.
 #pragma once
 
 #include <utility>
 #include <variant>
 
-#include "model/model_tensors.h"
+#include "model/blocks.h"
 
 namespace moeflux {
 
@@ -20,41 +21,57 @@ class TensorMapper {
 
   // Braces evaluate from left to right.
   template <class From>
-  GatedAttentionTensors<To> operator()(const GatedAttentionTensors<From>& t) {
-    const auto& [q, k, v, o, q_norm, k_norm] = t;
-    return {place_(q), place_(k), place_(v), place_(o), place_(q_norm), place_(k_norm)};
+  Linear<To> operator()(const Linear<From>& t) {
+    const auto& [weight, bias] = t;
+    return {place_(weight), place_(bias)};
   }
   template <class From>
-  GatedDeltaTensors<To> operator()(const GatedDeltaTensors<From>& t) {
-    const auto& [qkv, z, b, a, out, conv, a_log, dt_bias, norm] = t;
-    return {place_(qkv),  place_(z),     place_(b),       place_(a),   place_(out),
-            place_(conv), place_(a_log), place_(dt_bias), place_(norm)};
+  Attention<To> operator()(const Attention<From>& t) {
+    const auto& [spec, q, k, v, o, q_norm, k_norm, sinks] = t;
+    return {spec,       (*this)(q),     (*this)(k),     (*this)(v),
+            (*this)(o), place_(q_norm), place_(k_norm), place_(sinks)};
   }
   template <class From>
-  MlaTensors<To> operator()(const MlaTensors<From>& t) {
-    const auto& [q_a, q_a_norm, q, kv_a, kv_a_norm, kv_b, embed_q, unembed, o] = t;
-    return {place_(q_a),  place_(q_a_norm), place_(q),       place_(kv_a), place_(kv_a_norm),
-            place_(kv_b), place_(embed_q),  place_(unembed), place_(o)};
+  GatedDelta<To> operator()(const GatedDelta<From>& t) {
+    const auto& [spec, qkv, z, b, a, out, conv, a_log, dt_bias, norm] = t;
+    return {spec,        place_(qkv),  place_(z),     place_(b),       place_(a),
+            place_(out), place_(conv), place_(a_log), place_(dt_bias), place_(norm)};
   }
   template <class From>
-  DenseFfnTensors<To> operator()(const DenseFfnTensors<From>& t) {
-    const auto& [gate, up, down] = t;
-    return {place_(gate), place_(up), place_(down)};
+  LatentAttention<To> operator()(const LatentAttention<From>& t) {
+    const auto& [spec, q_a, q_a_norm, q, kv_a, kv_a_norm, kv_b, embed_q, unembed, o] = t;
+    return {
+        spec,         place_(q_a),     place_(q_a_norm), place_(q), place_(kv_a), place_(kv_a_norm),
+        place_(kv_b), place_(embed_q), place_(unembed),  place_(o)};
   }
   template <class From>
-  MoeTensors<To> operator()(const MoeTensors<From>& t) {
-    const auto& [router, correction_bias, shared, shared_gate, bank] = t;
-    return {place_(router), place_(correction_bias), (*this)(shared), place_(shared_gate), bank};
+  FeedForward<To> operator()(const FeedForward<From>& t) {
+    const auto& [spec, gate, up, down] = t;
+    return {spec, (*this)(gate), (*this)(up), (*this)(down)};
   }
   template <class From>
-  LayerTensors<To> operator()(const LayerTensors<From>& t) {
-    const auto& [mixer_norm, ffn_norm, mixer, ffn] = t;
-    LayerTensors<To> layer{};
-    layer.mixer_norm = place_(mixer_norm);
-    std::visit([&](const auto& tensors) { layer.mixer = (*this)(tensors); }, mixer);
-    layer.ffn_norm = place_(ffn_norm);
-    std::visit([&](const auto& tensors) { layer.ffn = (*this)(tensors); }, ffn);
-    return layer;
+  Moe<To> operator()(const Moe<From>& t) {
+    const auto& [spec, router, correction_bias, shared, shared_gate, gate_bias, up_bias, down_bias,
+                 bank] = t;
+    return {spec,
+            (*this)(router),
+            place_(correction_bias),
+            (*this)(shared),
+            place_(shared_gate),
+            place_(gate_bias),
+            place_(up_bias),
+            place_(down_bias),
+            bank};
+  }
+  template <class From>
+  Layer<To> operator()(const Layer<From>& t) {
+    const auto& [mixer_norm, mixer, ffn_norm, ffn] = t;
+    return {
+        place_(mixer_norm),
+        std::visit([&](const auto& block) -> Mixer<To> { return (*this)(block); }, mixer),
+        place_(ffn_norm),
+        std::visit([&](const auto& block) -> FfnBlock<To> { return (*this)(block); }, ffn),
+    };
   }
   template <class From>
   MtpTensors<To> operator()(const MtpTensors<From>& t) {

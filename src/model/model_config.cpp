@@ -9,6 +9,7 @@ namespace {
 
 // Far above every released model, far below what could overflow an int product with another size.
 constexpr int kMaxSize = 1 << 24;
+constexpr int kMaxContext = 1 << 28;
 constexpr int kMaxLayers = 4096;
 constexpr int kMaxExperts = 1 << 16;
 
@@ -26,23 +27,33 @@ class Checker {
     if (!ok) fail(Errc::BadInput, "{}: {}{}", origin_, where_, message);
   }
 
-  void rope(const RopeSpec& rope, int d_head) const {
-    that(rope.n_rot > 0 && rope.n_rot % 2 == 0 && rope.n_rot <= d_head,
+  void rope(const RopeSpec& rope, int d_head, int least) const {
+    that(rope.n_rot >= least && rope.n_rot % 2 == 0 && rope.n_rot <= d_head,
          fmt::format("{} rotary dimensions do not fit a head of {}", rope.n_rot, d_head));
     that(rope.inv_freq.size() == static_cast<std::size_t>(rope.n_rot / 2),
          fmt::format("{} rotary dimensions, but {} frequencies", rope.n_rot, rope.inv_freq.size()));
     that(std::isfinite(rope.magnitude), fmt::format("the magnitude of RoPE is {}", rope.magnitude));
   }
+  void activation(const FfnActivation& a) const {
+    if (a.kind != FfnActivation::Kind::ClampedSwiglu) return;
+    that(std::isfinite(a.alpha) && a.alpha > 0,
+         fmt::format("the alpha of the clamped SwiGLU is {}", a.alpha));
+    that(std::isfinite(a.limit) && a.limit > 0,
+         fmt::format("the limit of the clamped SwiGLU is {}", a.limit));
+  }
 
-  void operator()(const GatedAttentionSpec& s) const {
+  void operator()(const AttentionSpec& s) const {
     size("attention heads", s.n_heads);
     size("key-value heads", s.n_kv_heads);
     size("head size", s.d_head);
     that(
         s.n_heads % s.n_kv_heads == 0,
         fmt::format("{} attention heads cannot share {} key-value heads", s.n_heads, s.n_kv_heads));
-    size("width of the queries", std::int64_t{2} * s.n_heads * s.d_head);
-    rope(s.rope, s.d_head);
+    size("width of the queries", std::int64_t{s.n_heads} * s.query_head());
+    if (s.window != 0) size("attention window", s.window, kMaxContext);
+    rope(s.rope, s.d_head, /*least=*/0);
+    that(std::isfinite(s.scale) && s.scale > 0,
+         fmt::format("the scale of the attention scores is {}", s.scale));
   }
   void operator()(const GatedDeltaSpec& s) const {
     size("linear key heads", s.n_key_heads);
@@ -67,9 +78,12 @@ class Checker {
     size("width of the queries", std::int64_t{s.n_heads} * (s.d_nope + s.d_rope));
     size("width of the values", std::int64_t{s.n_heads} * (s.d_nope + s.d_value));
     size("width of the latents", std::int64_t{s.n_heads} * s.kv_rank);
-    rope(s.rope, s.d_rope);
+    rope(s.rope, s.d_rope, /*least=*/2);
   }
-  void operator()(const DenseFfnSpec& s) const { size("feed-forward size", s.d_ff); }
+  void operator()(const DenseFfnSpec& s) const {
+    size("feed-forward size", s.d_ff);
+    activation(s.activation);
+  }
   void operator()(const MoeSpec& s) const {
     size("experts", s.n_experts, kMaxExperts);
     size("experts per token", s.top_k, kMaxExperts);
@@ -87,7 +101,12 @@ class Checker {
          fmt::format("{} experts per token, but {} of {} groups hold only {}", s.top_k,
                      r.top_groups, r.n_groups, s.n_experts / r.n_groups * r.top_groups));
     that(std::isfinite(r.scale), fmt::format("the scaling factor of the experts is {}", r.scale));
+    that(!r.scores_chosen || r.n_groups == 1, "groups of experts need the scores of all experts");
+    that(!r.scores_chosen || !r.has_correction_bias,
+         "a correction of scores needs the scores of all experts");
     if (s.d_shared != 0) size("shared expert size", s.d_shared);
+    that(!s.shared_is_gated || s.d_shared != 0, "a gate, but no shared expert");
+    activation(s.activation);
   }
 
  private:
@@ -101,7 +120,7 @@ void validate(const ModelConfig& config, const std::string& origin) {
   const Checker top(origin, "");
   top.size("hidden size", config.d_model);
   top.size("vocabulary", config.n_vocab);
-  top.size("context length", config.context_length, 1 << 28);
+  top.size("context length", config.context_length, kMaxContext);
   top.size("number of layers", config.n_layers(), kMaxLayers);
   top.that(config.norm_eps > 0 && config.norm_eps < 1, "rms_norm_eps must lie between 0 and 1");
   const auto check_layer = [&](const LayerSpec& layer, std::string where) {

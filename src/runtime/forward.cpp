@@ -1,135 +1,144 @@
 #include "runtime/forward.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/error.h"
 #include "base/stopwatch.h"
-#include "runtime/workspace_size.h"
 
 namespace moeflux {
+namespace {
 
-Forward::Forward(const Parts& parts, MemoryBudget& budget, std::int64_t max_tokens)
+// Tokens of a long pass that a mixer takes at a time. Latent attention multiplies keys and values
+// out for each slice: the longer, the less often.
+constexpr std::int64_t kMixerSlice = 512, kLatentSlice = 1024;
+std::int64_t slice_of(const Mixer<Resident>& mixer) {
+  return std::holds_alternative<LatentAttention<Resident>>(mixer) ? kLatentSlice : kMixerSlice;
+}
+
+// Rows of logits that there is always room for at a time.
+constexpr std::int64_t kLogitRows = 8;
+
+// Of the last rows of n.
+std::int64_t n_logits(LogitsOf logits_of, std::int64_t n) {
+  return logits_of == LogitsOf::EveryToken ? n : logits_of == LogitsOf::LastToken ? 1 : 0;
+}
+
+}  // namespace
+
+Forward::Forward(const Parts& parts, MemoryBudget& budget, std::int64_t max_tokens,
+                 std::uint64_t workspace_bytes)
     : config_(*parts.config),
       tensors_(*parts.tensors),
       backend_(*parts.backend),
-      experts_(*parts.experts),
+      experts_(parts.experts),
       max_tokens_(max_tokens),
-      workspace_(budget, workspace_floats(config_, max_tokens)),
+      workspace_(backend_, budget, workspace_bytes),
       layer_ns_(config_.layers.size() + 1) {}
-
-std::uint64_t Forward::workspace_floats(const ModelConfig& config, std::int64_t max_tokens) {
-  return moeflux::workspace_floats(config, max_tokens);
-}
 
 void Forward::run(std::span<const Span> batch, ForwardObserver* observer,
                   const std::function<bool()>& cancelled) {
-  std::int64_t n = 0;
+  tokens_and_positions_.clear();
   for (const Span& span :
        batch) {  // before any session begins, so that a refused span costs the others nothing
     check_tokens(span.tokens);
-    span.session->check(static_cast<std::int64_t>(span.tokens.size()));
-    n += static_cast<std::int64_t>(span.tokens.size());
+    span.session->check(std::ssize(span.tokens));
+    tokens_and_positions_.insert(tokens_and_positions_.end(), span.tokens.begin(),
+                                 span.tokens.end());
   }
+  const std::int64_t n = std::ssize(tokens_and_positions_);
   if (n == 0) return;
   MOEFLUX_ASSERT(n <= max_tokens_);
-  for (const Span& span : batch)
-    span.session->begin(static_cast<std::int64_t>(span.tokens.size()), span.n_drafts);
+  for (const Span& span : batch) {
+    span.session->begin(std::ssize(span.tokens), span.n_drafts);
+    for (std::int64_t i = 0; i < std::ssize(span.tokens); ++i)
+      tokens_and_positions_.push_back(static_cast<std::int32_t>(span.session->length() + i));
+  }
   observer_ = observer;
-  experts_.begin_step(static_cast<int>(n));
+  if (experts_ != nullptr) experts_->begin_step(static_cast<int>(n));
 
-  const std::int64_t d = config_.d_model;
   Workspace::Frame frame(workspace_);
-  float* x = frame.floats(n * d);
+  const Inputs inputs = upload_inputs(frame);
+  const View x = frame.floats(n, config_.d_model);
   try {
-    run_layers(batch, cancelled, x, n);
+    run_layers(batch, cancelled, inputs, x);
   } catch (...) {
     for (const Span& span : batch) span.session->abandon();
     throw;
   }
 
-  float* h = frame.floats(n * d);
-  norm(x, tensors_.final_norm, n, h);
-  if (observer_ != nullptr) observer_->on_hidden(config_.n_layers(), h, n);
-  const float* rows = h;
+  const View h = frame.floats(n, config_.d_model);
+  norm(x, tensors_.final_norm, h);
+  observe_hidden(config_.n_layers(), h);
+  std::int64_t row = 0;
   for (const Span& span : batch) {
-    const std::int64_t n_floats = std::ssize(span.tokens) * d;
-    if (span.hidden != nullptr) std::copy_n(rows, n_floats, span.hidden);
-    rows += n_floats;
+    const std::int64_t n_rows = std::ssize(span.tokens);
+    if (span.hidden != nullptr) download(h.row_range(row, n_rows), span.hidden);
+    row += n_rows;
   }
   head(batch, h, x);
+  backend_.wait_for_all();
   for (const Span& span : batch) span.session->commit(span.tokens);
 }
 
-void Forward::run_layers(std::span<const Span> batch, const std::function<bool()>& cancelled,
-                         float* x, std::int64_t n) {
-  std::int64_t row = 0;
-  for (const Span& span : batch) {
-    backend_.embed({tensors_.embed, span.tokens, x + row * config_.d_model});
-    row += std::ssize(span.tokens);
-  }
-  if (observer_ != nullptr) observer_->on_hidden(0, x, n);
+Forward::Inputs Forward::upload_inputs(Workspace::Frame& frame) {
+  const std::int64_t n = std::ssize(tokens_and_positions_) / 2;
+  const View both = frame.ints(2, n);
+  backend_.upload(std::as_bytes(std::span(tokens_and_positions_)), both.bytes());
+  return {both.row_range(0, 1), both.row_range(1, 1)};
+}
 
+void Forward::run_layers(std::span<const Span> batch, const std::function<bool()>& cancelled,
+                         const Inputs& inputs, const View& x) {
+  backend_.embed({.table = tensors_.embed, .tokens = inputs.tokens, .out = x});
+  observe_hidden(0, x);
   layer_index_ = -1;
-  look_ahead(x, n);
+  look_ahead(x);
   for (int i = 0; i < config_.n_layers(); ++i) {
     if (cancelled && cancelled()) fail(Errc::Cancelled, "cancelled");
     layer_index_ = i;
     rows_.clear();
-    row = 0;
+    std::int64_t row = 0;
     for (const Span& span : batch) {
-      const std::int64_t n_span = std::ssize(span.tokens);
+      const std::int64_t n = std::ssize(span.tokens);
       rows_.push_back({.state = &span.session->layer(i),
                        .first = row,
-                       .n = n_span,
-                       .position = span.session->length(),
+                       .n = n,
+                       .positions = inputs.positions.col_range(row, n),
                        .session = span.session,
                        .n_drafts = span.n_drafts,
                        .keep_before = span.undo_on_failure,
                        .prompt_tokens = span.prompt_tokens});
-      row += n_span;
+      row += n;
     }
-    layer(config_.layers[static_cast<std::size_t>(i)], tensors_.layers[static_cast<std::size_t>(i)],
-          rows_, x, n);
-    if (observer_ != nullptr && i + 1 < config_.n_layers()) observer_->on_hidden(i + 1, x, n);
+    layer(tensors_.layers[static_cast<std::size_t>(i)], rows_, x);
+    if (i + 1 < config_.n_layers()) observe_hidden(i + 1, x);
   }
 }
 
 // x <- x + mixer(norm(x)); x <- x + ffn(norm(x))
-void Forward::layer(const LayerSpec& spec, const LayerTensors<Resident>& tensors,
-                    std::span<const Rows> rows, float* x, std::int64_t n) {
-  const std::int64_t d = config_.d_model;
+void Forward::layer(const Layer<Resident>& layer, std::span<const Rows> rows, const View& x) {
   const Stopwatch stopwatch(layer_ns_[static_cast<std::size_t>(layer_index_)]);
-  mix_in_slices(spec, tensors, rows, x, n);
+  mix_in_slices(layer, rows, x);
 
   Workspace::Frame frame(workspace_);
-  float* h = frame.floats(n * d);
-  float* y = frame.floats(n * d);
-  norm(x, tensors.ffn_norm, n, h);
-  std::visit(
-      [&](const auto& ffn_spec, const auto& ffn_tensors) {
-        if constexpr (requires { ffn(ffn_spec, ffn_tensors, FfnRows{x, h, n}, y); }) {
-          ffn(ffn_spec, ffn_tensors, FfnRows{x, h, n}, y);
-        } else {
-          MOEFLUX_ASSERT(!"the tensors of a layer are those of another feed-forward");
-        }
-      },
-      spec.ffn, tensors.ffn);
-  backend_.add({y, x, n * d});
+  const View h = frame.floats(x.rows, x.cols);
+  const View y = frame.floats(x.rows, x.cols);
+  norm(x, layer.ffn_norm, h);
+  std::visit([&](const auto& ffn) { feed(ffn, {.x = x, .h = h, .out = y}); }, layer.ffn);
+  backend_.add({.x = y, .y = x});
 }
 
 // Experts want as many tokens as possible, so that each is fetched once for all of them. A mixer
 // reads the same weights for every token: it takes the tokens of a long pass in slices, whose
 // intermediate values fit into a cache and need little memory.
-void Forward::mix_in_slices(const LayerSpec& spec, const LayerTensors<Resident>& tensors,
-                            std::span<const Rows> rows, float* x, std::int64_t n) {
-  const std::int64_t d = config_.d_model;
+void Forward::mix_in_slices(const Layer<Resident>& layer, std::span<const Rows> rows,
+                            const View& x) {
   Workspace::Frame frame(workspace_);
-  const std::int64_t slice = mixer_slice(spec.mixer), most = std::min(n, slice);
-  float* h = frame.floats(most * d);
-  float* y = frame.floats(most * d);
-  for (std::int64_t begin = 0, end = 0; begin < n; begin = end) {
-    end = std::min(begin + slice, n);
+  const std::int64_t slice = slice_of(layer.mixer), most = std::min(x.rows, slice);
+  const View h = frame.floats(most, x.cols);
+  const View y = frame.floats(most, x.cols);
+  for (std::int64_t begin = 0, end = 0; begin < x.rows; begin = end) {
+    end = std::min(begin + slice, x.rows);
     slice_.clear();
     for (const Rows& r : rows) {
       const std::int64_t from = std::max(r.first, begin), to = std::min(r.first + r.n, end);
@@ -142,100 +151,120 @@ void Forward::mix_in_slices(const LayerSpec& spec, const LayerTensors<Resident>&
       Rows part = r;
       part.first = from - begin;
       part.n = to - from;
-      part.position = r.position + (from - r.first);
+      part.positions = r.positions.col_range(from - r.first, part.n);
       part.begins = r.begins && from == r.first;
       slice_.push_back(part);
     }
-    float* x_slice = x + begin * d;
-    const std::int64_t count = end - begin;
-    norm(x_slice, tensors.mixer_norm, count, h);
-    std::visit(
-        [&](const auto& mixer_spec, const auto& mixer_tensors) {
-          const MixerRows mixed{slice_, count, h, y};
-          if constexpr (requires { mix(mixer_spec, mixer_tensors, mixed); }) {
-            mix(mixer_spec, mixer_tensors, mixed);
-          } else {
-            MOEFLUX_ASSERT(!"the tensors of a layer are those of another mixer");
-          }
-        },
-        spec.mixer, tensors.mixer);
-    backend_.add({y, x_slice, count * d});
+    const std::int64_t n = end - begin;
+    const View x_slice = x.row_range(begin, n);
+    const MixerRows mixed{slice_, h.row_range(0, n), y.row_range(0, n)};
+    norm(x_slice, layer.mixer_norm, mixed.h);
+    std::visit([&](const auto& mixer) { mix(mixer, mixed); }, layer.mixer);
+    backend_.add({.x = mixed.out, .y = x_slice});
   }
 }
 
 void Forward::run_mtp(const MtpSpan& span) {
   MOEFLUX_ASSERT(config_.mtp.has_value());
   Session& session = *span.session;
-  const auto n = static_cast<std::int64_t>(span.tokens.size());
+  const std::int64_t n = std::ssize(span.tokens), d = config_.d_model;
   if (n == 0) return;
   MOEFLUX_ASSERT(n <= max_tokens_ && session.mtp_length() + n <= session.max_length());
   check_tokens(span.tokens);
+  tokens_and_positions_.assign(span.tokens.begin(), span.tokens.end());
+  for (std::int64_t i = 0; i < n; ++i)
+    tokens_and_positions_.push_back(static_cast<std::int32_t>(session.mtp_length() + i));
   observer_ = nullptr;
   layer_index_ = config_.n_layers();
 
   const MtpTensors<Resident>& t = *tensors_.mtp;
-  const std::int64_t d = config_.d_model;
   Workspace::Frame frame(workspace_);
-  float* embedded = frame.floats(n * d);
-  float* pair = frame.floats(n * 2 * d);  // [embedding | hidden]
-  backend_.embed({tensors_.embed, span.tokens, embedded});
-  backend_.rms_norm({embedded, d, t.embed_norm, config_.norm_eps, n, d, pair, 2 * d});
-  backend_.rms_norm({span.hidden, d, t.hidden_norm, config_.norm_eps, n, d, pair + d, 2 * d});
-  float* x = embedded;
-  backend_.matmul({t.fc, pair, 2 * d, n, x, d});
+  const Inputs inputs = upload_inputs(frame);
+  const View x = frame.floats(n, d);
+  const View hidden = frame.floats(n, d);
+  const View pair = frame.floats(n, 2 * d);  // [embedding | hidden]
+  if (!is_counted()) {
+    const std::span rows(span.hidden, static_cast<std::size_t>(n * d));
+    backend_.upload(std::as_bytes(rows), hidden.bytes());
+  }
+  backend_.embed({.table = tensors_.embed, .tokens = inputs.tokens, .out = x});
+  const float eps = config_.norm_eps;
+  backend_.rms_norm({.x = x, .weight = t.embed_norm, .eps = eps, .out = pair.col_range(0, d)});
+  backend_.rms_norm(
+      {.x = hidden, .weight = t.hidden_norm, .eps = eps, .out = pair.col_range(d, d)});
+  backend_.matmul({.weight = t.fc, .x = pair, .y = x});
 
   const Rows rows{.state = &session.mtp(),
                   .first = 0,
                   .n = n,
-                  .position = session.mtp_length(),
-                  .session = &session,
-                  .n_drafts = 0};
-  layer(*config_.mtp, t.layer, {&rows, 1}, x, n);
-  float* h = frame.floats(n * d);
-  norm(x, t.final_norm, n, h);
-  if (span.out_hidden != nullptr) std::copy_n(h, n * d, span.out_hidden);
-  head(h, n, span.logits_of, span.logits);
+                  .positions = inputs.positions,
+                  .session = &session};
+  layer(t.layer, {&rows, 1}, x);
+  const View h = hidden;
+  norm(x, t.final_norm, h);
+  if (span.out_hidden != nullptr) download(h, span.out_hidden);
+  const std::int64_t wanted = n_logits(span.logits_of, n);
+  logit_rows_.clear();
+  want_logits(span.logits, wanted);
+  head(h.row_range(n - wanted, wanted));
+  backend_.wait_for_all();
   session.commit_mtp(n);
 }
 
-void Forward::norm(const float* x, const float* weight, std::int64_t n, float* out) {
-  const std::int64_t d = config_.d_model;
-  backend_.rms_norm({x, d, weight, config_.norm_eps, n, d, out, d});
+void Forward::norm(const View& x, const View& weight, const View& out) {
+  backend_.rms_norm({.x = x, .weight = weight, .eps = config_.norm_eps, .out = out});
 }
 
-// Rows of several sessions whose logits lie side by side are one product: the head is read once.
-void Forward::head(std::span<const Span> batch, const float* h, float* gathered) {
-  const std::int64_t d = config_.d_model;
-  float* logits = nullptr;  // of the first gathered row
-  std::int64_t n_gathered = 0;
-  const auto flush = [&] {
-    head(gathered, n_gathered, LogitsOf::EveryToken, logits);
-    n_gathered = 0;
-  };
+void Forward::observe_hidden(int index, const View& x) {
+  if (observer_ == nullptr) return;
+  observed_.resize(static_cast<std::size_t>(x.size()));
+  download(x, observed_.data());
+  backend_.wait_for_all();
+  observer_->on_hidden(index, observed_.data(), x.rows);
+}
+
+void Forward::download(const View& view, void* to) {
+  MOEFLUX_ASSERT(view.is_packed());
+  const Bytes bytes = view.bytes();
+  backend_.download(bytes, {static_cast<std::byte*>(to), bytes.size});
+}
+
+// The rows of all sessions that logits are wanted of are one product: the head is read once.
+void Forward::head(std::span<const Span> batch, const View& h, const View& gathered) {
+  logit_rows_.clear();
+  std::int64_t row = 0;
   for (const Span& span : batch) {
-    const auto n = static_cast<std::int64_t>(span.tokens.size());
-    const std::int64_t n_wanted = span.logits_of == LogitsOf::EveryToken ? n
-                                  : span.logits_of == LogitsOf::LastToken
-                                      ? std::min<std::int64_t>(n, 1)
-                                      : 0;
-    if (n_wanted > 0) {
-      if (logits + n_gathered * config_.n_vocab != span.logits) flush();
-      if (n_gathered == 0) logits = span.logits;
-      std::copy_n(h + (n - n_wanted) * d, n_wanted * d, gathered + n_gathered * d);
-      n_gathered += n_wanted;
+    const std::int64_t n = std::ssize(span.tokens);
+    const std::int64_t wanted = n_logits(span.logits_of, n), first = std::ssize(logit_rows_);
+    if (wanted > 0) {
+      backend_.copy(h.row_range(row + n - wanted, wanted).bytes(),
+                    gathered.row_range(first, wanted).bytes());
+      want_logits(span.logits, wanted);
     }
-    h += n * d;
+    row += n;
   }
-  flush();
+  head(gathered.row_range(0, std::ssize(logit_rows_)));
 }
 
-void Forward::head(const float* h, std::int64_t n, LogitsOf logits_of, float* logits) {
-  if (n == 0 || logits_of == LogitsOf::None) return;
-  if (logits_of == LogitsOf::LastToken) {
-    h += (n - 1) * config_.d_model;
-    n = 1;
+void Forward::want_logits(float* logits, std::int64_t n_rows) {
+  for (std::int64_t i = 0; i < n_rows; ++i)
+    logit_rows_.push_back(logits == nullptr ? nullptr : logits + i * config_.n_vocab);
+}
+
+// As many rows at a time as the workspace has room for.
+void Forward::head(const View& h) {
+  if (h.rows == 0) return;
+  Workspace::Frame frame(workspace_);
+  const std::int64_t room = is_counted() ? 0 : frame.rows_left(config_.n_vocab);
+  const std::int64_t most = std::min(h.rows, std::max(room, kLogitRows));
+  const View logits = frame.floats(most, config_.n_vocab);
+  for (std::int64_t first = 0; first < h.rows; first += most) {
+    const std::int64_t n = std::min(most, h.rows - first);
+    backend_.matmul(
+        {.weight = tensors_.head, .x = h.row_range(first, n), .y = logits.row_range(0, n)});
+    for (std::int64_t i = 0; i < n; ++i)
+      download(logits.row_range(i, 1), logit_rows_[static_cast<std::size_t>(first + i)]);
   }
-  backend_.matmul({tensors_.head, h, config_.d_model, n, logits, config_.n_vocab});
 }
 
 void Forward::check_tokens(std::span<const std::int32_t> tokens) const {

@@ -3,6 +3,10 @@
 // A batch is a list of spans: some new tokens of one session each. Prefill, decode and verification
 // of drafts are the same call. Dense operations run over all rows of the batch at once, mixers run
 // per span, experts once for all rows that chose them. Used by one thread.
+//
+// All operands lie in the backend's memory. Tokens and positions are uploaded once per pass; the
+// host looks at what the sampler needs, at routes where it drives the experts, and at what an
+// observer asks for, each time after it has waited for it.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +18,10 @@
 #include "backends/backend.h"
 #include "base/memory_budget.h"
 #include "experts/streamer.h"
+#include "model/blocks.h"
 #include "model/model_config.h"
-#include "model/model_tensors.h"
-#include "runtime/router.h"
 #include "runtime/session.h"
+#include "runtime/weight_store.h"
 #include "runtime/workspace.h"
 
 namespace moeflux {
@@ -28,10 +32,9 @@ struct Span {
   Session* session = nullptr;
   std::span<const std::int32_t> tokens;
   LogitsOf logits_of = LogitsOf::LastToken;
-  float* logits = nullptr;  // [1 or tokens.size(), n_vocab]; host memory
-  float* hidden =
-      nullptr;  // [tokens.size(), d_model] after the final norm, or null when not wanted
-  std::int64_t n_drafts = 0;  // the last tokens are guesses: session->take_back() may follow
+  float* logits = nullptr;    // [1 or tokens.size(), n_vocab]; host memory
+  float* hidden = nullptr;    // [tokens.size(), d_model] after the final norm; null: not wanted
+  std::int64_t n_drafts = 0;  // the last tokens are drafts: session->take_back() may follow
   // Tokens of the prompt that these are part of, in however many passes it is read: a long one may
   // be computed in another form than single tokens, with other rounding. 0: as single tokens are.
   std::int64_t prompt_tokens = 0;
@@ -64,22 +67,34 @@ class ForwardObserver {
                         std::int64_t /*n*/, int /*top_k*/) {}
 };
 
+inline MatmulOp product(const Linear<Resident>& linear, const View& x, const View& y) {
+  return {.weight = linear.weight, .bias = linear.bias, .x = x, .y = y};
+}
+
+// Pairs (token, slot) sorted by expert: those of the i-th used expert are [begin[i], begin[i + 1]).
+struct ExpertGroups {
+  std::vector<std::int32_t> experts;  // used ones, ascending
+  std::vector<std::int32_t> begin;
+  std::vector<std::int32_t> lists;  // the token of each pair, then token * top_k + slot of each
+};
+
 class Forward {
  public:
   struct Parts {
     const ModelConfig* config;
     const ModelTensors<Resident>* tensors;
     Backend* backend;
-    ExpertStreamer* experts;
+    ExpertStreamer* experts;  // null: a pass that is only counted (pass_memory.h)
   };
-  // max_tokens: rows a batch may have; the workspace is sized for it.
-  Forward(const Parts& parts, MemoryBudget& budget, std::int64_t max_tokens);
+  // max_tokens: rows a batch may have, for which workspace_bytes suffice (pass_memory.h).
+  Forward(const Parts& parts, MemoryBudget& budget, std::int64_t max_tokens,
+          std::uint64_t workspace_bytes);
 
   std::int64_t max_tokens() const { return max_tokens_; }
 
-  // While a layer computes, guess this many experts per token for the next one and have them
-  // prefetched; 0: none. Changes when bytes are read, never a result.
-  void set_lookahead(int width) { lookahead_ = width; }
+  // While a layer computes, prefetch this many experts per token for the next one; 0: none. Changes
+  // when bytes are read, never a result.
+  void set_lookahead(int count) { lookahead_ = count; }
 
   // Runs the batch and advances its sessions. Throws Error; sessions of a failed batch are as they
   // were or poisoned, see session.h. `cancelled`, when given, is asked before every layer; true
@@ -93,10 +108,10 @@ class Forward {
   // Time spent in each layer since construction, reading included; the MTP layer is the last.
   const std::vector<std::uint64_t>& layer_ns() const { return layer_ns_; }
 
+  std::uint64_t workspace_peak() const { return workspace_.peak_bytes(); }
+
   // Whether the prompt's latent attention multiplies keys and values out.
   static bool expands(const MlaSpec& spec, std::int64_t prompt_tokens);
-
-  static std::uint64_t workspace_floats(const ModelConfig& config, std::int64_t max_tokens);
 
  private:
   // The rows of a batch that belong to one session, for one layer.
@@ -104,71 +119,77 @@ class Forward {
     LayerState* state;
     std::int64_t first;  // row in the batch
     std::int64_t n;
-    std::int64_t position;  // of the first row in its sequence
+    View positions;  // of these rows in their sequence
     Session* session;
-    std::int64_t n_drafts;  // of these rows, the last ones
+    std::int64_t n_drafts = 0;  // of these rows, the last ones
     bool keep_before = false;
     bool begins = true;              // the session's first rows of this pass
     std::int64_t prompt_tokens = 0;  // see Span
   };
+  // Tokens and positions of a pass, each I32 [1, n].
+  struct Inputs {
+    View tokens, positions;
+  };
 
-  void run_layers(std::span<const Span> batch, const std::function<bool()>& cancelled, float* x,
-                  std::int64_t n);
-  void layer(const LayerSpec& spec, const LayerTensors<Resident>& tensors,
-             std::span<const Rows> rows, float* x, std::int64_t n);
-  void mix_in_slices(const LayerSpec& spec, const LayerTensors<Resident>& tensors,
-                     std::span<const Rows> rows, float* x, std::int64_t n);
-  void norm(const float* x, const float* weight, std::int64_t n, float* out);
-  void head(std::span<const Span> batch, const float* h, float* gathered);
-  void head(const float* h, std::int64_t n, LogitsOf logits_of, float* logits);
+  // The parts of a pass, in order.
+  Inputs upload_inputs(Workspace::Frame& frame);  // of tokens_and_positions_
+  void run_layers(std::span<const Span> batch, const std::function<bool()>& cancelled,
+                  const Inputs& inputs, const View& x);
+  void layer(const Layer<Resident>& layer, std::span<const Rows> rows, const View& x);
+  void mix_in_slices(const Layer<Resident>& layer, std::span<const Rows> rows, const View& x);
+  void head(std::span<const Span> batch, const View& h, const View& gathered);
+  void head(const View& h);  // of these rows, into logit_rows_
+  void want_logits(float* logits, std::int64_t n_rows);
+
+  bool is_counted() const { return experts_ == nullptr; }
+  void norm(const View& x, const View& weight, const View& out);
+  void observe_hidden(int index, const View& x);
+  void observe_route(const View& weights, int top_k);  // of ids_
+  void download(const View& view, void* to);  // rows that lie side by side; complete after a wait
   void check_tokens(std::span<const std::int32_t> tokens) const;
 
-  // Mixers (mixers/*.cpp): out = mixer(h) for n rows of several sessions. Projections run over all
+  // Mixers (mixers/*.cpp): out = mixer(h) for rows of several sessions. Projections run over all
   // rows, so that weights are read once; what depends on a session's state runs for each.
   struct MixerRows {
     std::span<const Rows> sessions;
-    std::int64_t n;
-    const float* h;
-    float* out;
+    View h, out;
   };
-  void mix(const GatedAttentionSpec& spec, const GatedAttentionTensors<Resident>& t,
-           const MixerRows& rows);
-  void mix(const GatedDeltaSpec& spec, const GatedDeltaTensors<Resident>& t, const MixerRows& rows);
-  void keep_state(const DeltaState& from, DeltaState& to);
-  void mix(const MlaSpec& spec, const MlaTensors<Resident>& t, const MixerRows& rows);
-  void absorb(const MlaSpec& spec, const MlaTensors<Resident>& t, std::span<const Rows> rows,
-              const float* q, float* values);
-  void expand(const MlaSpec& spec, const MlaTensors<Resident>& t, const Rows& rows, const float* q,
-              float* values);
+  void mix(const Attention<Resident>& attention, const MixerRows& rows);
+  void mix(const GatedDelta<Resident>& delta, const MixerRows& rows);
+  void mix(const LatentAttention<Resident>& latent, const MixerRows& rows);
+  void absorb(const LatentAttention<Resident>& latent, std::span<const Rows> rows, const View& q,
+              const View& values);
 
   // Feed-forwards (moe.cpp): out = ffn(h) for all rows. h = norm(x).
   struct FfnRows {
-    const float* x;
-    const float* h;
-    std::int64_t n;
+    View x, h, out;
   };
-  void ffn(const DenseFfnSpec& spec, const DenseFfnTensors<Resident>& t, const FfnRows& rows,
-           float* out);
-  void ffn(const MoeSpec& spec, const MoeTensors<Resident>& t, const FfnRows& rows, float* out);
-  void route_tokens(const MoeSpec& spec, const float* logits, const float* correction_bias,
-                    std::int64_t n, std::int32_t* ids, float* weights);
-  // Has the experts prefetched that the next layer will probably choose (lookahead.cpp).
-  void look_ahead(const float* x, std::int64_t n);
+  void feed(const FeedForward<Resident>& ffn, const FfnRows& rows);
+  void feed(const Moe<Resident>& moe, const FfnRows& rows);
+  // Prefetches the experts that the next layer will probably choose (lookahead.cpp).
+  void look_ahead(const View& x);
 
   const ModelConfig& config_;
   const ModelTensors<Resident>& tensors_;
   Backend& backend_;
-  ExpertStreamer& experts_;
+  ExpertStreamer* experts_;
   std::int64_t max_tokens_;
   Workspace workspace_;
   ForwardObserver* observer_ = nullptr;
   int layer_index_ =
       0;  // of the layer being computed; -1: before the first; n_layers: the MTP layer
   int lookahead_ = 0;
+
+  // Host memory of a pass, kept so that it grows only until it is large enough for every pass.
   std::vector<Rows> rows_, slice_;
-  std::vector<RouterScratch> router_scratch_{1};  // one for each thread
-  std::vector<FfnOp> ffns_;  // kept between layers, so that a pass allocates nothing
+  std::vector<std::int32_t> tokens_and_positions_;
+  std::vector<float*> logit_rows_;  // where rows of logits go
+  std::vector<std::int32_t> ids_;   // of chosen experts
+  std::vector<std::int32_t> lookahead_ids_, votes_, list_;
+  ExpertGroups groups_;
+  std::vector<FfnOp> ffns_;
   std::vector<ExpertLease> leases_;
+  std::vector<float> observed_;
   std::vector<std::uint64_t> layer_ns_;  // time spent in each layer so far
 };
 

@@ -1,14 +1,13 @@
 #include "runtime/session.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/error.h"
 
 namespace moeflux {
 namespace {
 
-KvShape shape_of(const GatedAttentionSpec& spec, const SessionShape& session, KvLayout layout) {
+KvShape shape_of(const AttentionSpec& spec, const SessionShape& session, KvLayout layout) {
   return {.type = session.kv_type,
           .layout = layout,
           .n_heads = spec.n_kv_heads,
@@ -35,7 +34,7 @@ std::uint64_t delta_bytes(const GatedDeltaSpec& spec) {
 }
 
 std::uint64_t state_bytes(const MixerSpec& mixer, const SessionShape& session) {
-  if (const auto* a = std::get_if<GatedAttentionSpec>(&mixer)) {
+  if (const auto* a = std::get_if<AttentionSpec>(&mixer)) {
     return shape_of(*a, session, KvLayout::Tiles).bytes() +
            shape_of(*a, session, KvLayout::Rows).bytes();
   }
@@ -43,19 +42,14 @@ std::uint64_t state_bytes(const MixerSpec& mixer, const SessionShape& session) {
   return shape_of(std::get<MlaSpec>(mixer), session).bytes();
 }
 
-LayerState make_state(const MixerSpec& mixer, const SessionShape& session) {
-  if (const auto* a = std::get_if<GatedAttentionSpec>(&mixer)) {
-    return AttentionState{KvCache(shape_of(*a, session, KvLayout::Tiles)),
-                          KvCache(shape_of(*a, session, KvLayout::Rows))};
+LayerState make_state(const MixerSpec& mixer, const SessionShape& session, Backend& backend) {
+  if (const auto* a = std::get_if<AttentionSpec>(&mixer)) {
+    return AttentionState{KvCache(shape_of(*a, session, KvLayout::Tiles), backend),
+                          KvCache(shape_of(*a, session, KvLayout::Rows), backend)};
   }
   if (const auto* d = std::get_if<GatedDeltaSpec>(&mixer))
-    return DeltaState{AlignedBuffer(conv_bytes(*d)), AlignedBuffer(delta_bytes(*d))};
-  return LatentState{KvCache(shape_of(std::get<MlaSpec>(mixer), session))};
-}
-
-void copy_state(const DeltaState& from, DeltaState& to) {
-  std::memcpy(to.conv.data(), from.conv.data(), from.conv.size());
-  std::memcpy(to.s.data(), from.s.data(), from.s.size());
+    return DeltaState(conv_bytes(*d), delta_bytes(*d), backend);
+  return LatentState{KvCache(shape_of(std::get<MlaSpec>(mixer), session), backend)};
 }
 
 }  // namespace
@@ -82,8 +76,10 @@ std::uint64_t Session::recurrent_bytes(const ModelConfig& config) {
   return total;
 }
 
-Session::Session(const ModelConfig& config, const SessionShape& shape, MemoryBudget& budget)
-    : budget_(&budget),
+Session::Session(const ModelConfig& config, const SessionShape& shape, Backend& backend,
+                 MemoryBudget& budget)
+    : backend_(&backend),
+      budget_(&budget),
       reservation_(budget.reserve("context", bytes_needed(config, shape))),
       max_length_(shape.max_length),
       kv_type_(shape.kv_type),
@@ -91,9 +87,9 @@ Session::Session(const ModelConfig& config, const SessionShape& shape, MemoryBud
       max_checkpoints_(shape.n_checkpoints) {
   for (const LayerSpec& layer : config.layers) {
     if (std::holds_alternative<GatedDeltaSpec>(layer.mixer)) recurrent_.push_back(n_layers());
-    layers_.push_back(make_state(layer.mixer, shape));
+    layers_.push_back(make_state(layer.mixer, shape, backend));
   }
-  if (config.mtp) mtp_ = make_state(config.mtp->mixer, shape);
+  if (config.mtp) mtp_ = make_state(config.mtp->mixer, shape, backend);
   for (int i = 0; i < shape.max_drafts; ++i) before_drafts_.push_back(new_recurrent_state());
 }
 
@@ -101,17 +97,14 @@ Session::RecurrentState Session::new_recurrent_state() const {
   RecurrentState state;
   for (const int index : recurrent_) {
     const auto& like = std::get<DeltaState>(layer(index));
-    state.push_back({AlignedBuffer(like.conv.size()), AlignedBuffer(like.s.size())});
+    state.emplace_back(like.conv->bytes(), like.s->bytes(), *backend_);
   }
   return state;
 }
 
 void Session::reset() {
   // Caches are read only below length(); the recurrent state is read always.
-  for (std::size_t i = 0; i < recurrent_.size(); ++i) {
-    std::memset(delta(i).conv.data(), 0, delta(i).conv.size());
-    std::memset(delta(i).s.data(), 0, delta(i).s.size());
-  }
+  for (std::size_t i = 0; i < recurrent_.size(); ++i) delta(i).clear(*backend_);
   cut(0);
   mtp_start_ = 0;
   checkpoints_.clear();
@@ -151,7 +144,7 @@ void Session::checkpoint() {
            max_checkpoints_);
     }
     if (next.state.empty()) next.state = new_recurrent_state();
-    for (std::size_t i = 0; i < recurrent_.size(); ++i) copy_state(delta(i), next.state[i]);
+    for (std::size_t i = 0; i < recurrent_.size(); ++i) delta(i).copy_to(next.state[i], *backend_);
   }
   checkpoints_.push_back(std::move(next));
 }
@@ -174,8 +167,7 @@ std::vector<std::int64_t> Session::checkpoints() const {
 void Session::set_max_checkpoints(int count) {
   if (count < 0) fail(Errc::BadInput, "a session cannot keep {} checkpoints", count);
   std::uint64_t bytes = 0;
-  for (std::size_t i = 0; i < recurrent_.size(); ++i)
-    bytes += delta(i).conv.size() + delta(i).s.size();
+  for (std::size_t i = 0; i < recurrent_.size(); ++i) bytes += delta(i).bytes();
   more_checkpoints_ = {};
   const int more = std::max(0, count - reserved_checkpoints_);
   more_checkpoints_ = budget_->reserve("context", static_cast<std::uint64_t>(more) * bytes);
@@ -203,10 +195,9 @@ void Session::rewind(std::int64_t position) {
                                    [&](const Checkpoint& c) { return c.position == position; });
     for (std::size_t i = 0; i < recurrent_.size(); ++i) {
       if (from != checkpoints_.end() && !from->state.empty()) {
-        copy_state(from->state[i], delta(i));
+        from->state[i].copy_to(delta(i), *backend_);
       } else {  // position 0
-        std::memset(delta(i).conv.data(), 0, delta(i).conv.size());
-        std::memset(delta(i).s.data(), 0, delta(i).s.size());
+        delta(i).clear(*backend_);
       }
     }
   }

@@ -11,13 +11,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <variant>
 #include <vector>
 
-#include "backends/kv_cache.h"
-#include "base/aligned_buffer.h"
+#include "backends/backend.h"
 #include "base/memory_budget.h"
 #include "base/token_id.h"
 #include "model/model_config.h"
@@ -26,21 +26,42 @@ namespace moeflux {
 
 class KvCache {
  public:
-  explicit KvCache(const KvShape& shape) : shape_(shape), memory_(shape.bytes()) {}
-  KvView view() { return {shape_, memory_.data()}; }
-  KvView view() const { return {shape_, memory_.data()}; }
+  KvCache(const KvShape& shape, Backend& backend)
+      : shape_(shape), memory_(backend.allocate(shape.bytes(), MemoryKind::Device)) {}
+  KvView view() const { return {shape_, memory_.get()}; }
 
  private:
   KvShape shape_;
-  AlignedBuffer memory_;
+  std::unique_ptr<Buffer> memory_;
 };
 
 struct AttentionState {
   KvCache k, v;  // n_kv_heads x d_head; keys after norm and RoPE
 };
 struct DeltaState {
-  AlignedBuffer conv;  // [conv_width - 1, conv_dim], inputs of the convolution, oldest first
-  AlignedBuffer s;     // [n_value_heads, d_key, d_value]
+  DeltaState(std::uint64_t conv_bytes, std::uint64_t s_bytes, Backend& backend)
+      : conv(backend.allocate(conv_bytes, MemoryKind::Device)),
+        s(backend.allocate(s_bytes, MemoryKind::Device)) {}
+
+  std::unique_ptr<Buffer>
+      conv;                   // [conv_width - 1, conv_dim], inputs of the convolution, oldest first
+  std::unique_ptr<Buffer> s;  // [n_value_heads, d_key, d_value]
+
+  std::uint64_t bytes() const { return conv->bytes() + s->bytes(); }
+  View conv_view(const GatedDeltaSpec& spec) const {
+    return {conv.get(), 0, spec.conv_width - 1, spec.conv_dim(), spec.conv_dim()};
+  }
+  View s_view(const GatedDeltaSpec& spec) const {
+    return {s.get(), 0, std::int64_t{spec.n_value_heads} * spec.d_key, spec.d_value, spec.d_value};
+  }
+  void copy_to(DeltaState& other, Backend& backend) const {
+    backend.copy(whole(*conv), whole(*other.conv));
+    backend.copy(whole(*s), whole(*other.s));
+  }
+  void clear(Backend& backend) const {
+    backend.clear(whole(*conv));
+    backend.clear(whole(*s));
+  }
 };
 struct LatentState {
   KvCache kv;  // latent | rotary key, after norm and RoPE
@@ -62,13 +83,15 @@ inline constexpr TokenId kUnknownToken = -1;
 class Session {
  public:
   // Reserves "context" from `budget` for all positions; memory is touched only as they fill.
-  Session(const ModelConfig& config, const SessionShape& shape, MemoryBudget& budget);
+  Session(const ModelConfig& config, const SessionShape& shape, Backend& backend,
+          MemoryBudget& budget);
 
   std::int64_t length() const { return static_cast<std::int64_t>(tokens_.size()); }
   std::span<const TokenId> tokens() const { return tokens_; }  // length() of them
   std::int64_t max_length() const { return max_length_; }
   KvType kv_type() const { return kv_type_; }
   bool is_poisoned() const { return in_pass_; }
+  Backend& backend() const { return *backend_; }  // in whose memory it lies
 
   int n_layers() const { return static_cast<int>(layers_.size()); }
   LayerState& layer(int index) { return layers_[static_cast<std::size_t>(index)]; }
@@ -147,6 +170,7 @@ class Session {
   RecurrentState new_recurrent_state() const;
   void cut(std::int64_t length);  // tokens, MTP rows and checkpoints behind it
 
+  Backend* backend_;
   MemoryBudget* budget_;
   MemoryBudget::Reservation reservation_, more_checkpoints_;
   std::int64_t max_length_;

@@ -64,88 +64,158 @@ class Drain {
 std::vector<const StoredMatrix*> matrices_by_rows(const ModelTensors<Stored>& stored) {
   std::vector<const StoredMatrix*> list;
   if (!stored.head.empty()) list.push_back(&stored.embed);
-  const auto add = [&](const LayerTensors<Stored>& layer) {
-    const auto* mla = std::get_if<MlaTensors<Stored>>(&layer.mixer);
-    if (mla != nullptr) list.insert(list.end(), {&mla->kv_b, &mla->embed_q, &mla->unembed});
+  const auto add = [&](const Layer<Stored>& layer) {
+    const auto* latent = std::get_if<LatentAttention<Stored>>(&layer.mixer);
+    if (latent != nullptr)
+      list.insert(list.end(), {&latent->kv_b, &latent->embed_q, &latent->unembed});
   };
-  for (const LayerTensors<Stored>& layer : stored.layers) add(layer);
+  for (const Layer<Stored>& layer : stored.layers) add(layer);
   if (stored.mtp) add(stored.mtp->layer);
   return list;
 }
 
+void transpose(std::vector<float>& matrix, std::int64_t rows, std::int64_t columns) {
+  const std::vector<float> by_rows = matrix;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t c = 0; c < columns; ++c)
+      matrix[static_cast<std::size_t>(c * rows + r)] =
+          by_rows[static_cast<std::size_t>(r * columns + c)];
+  }
+}
+
+// Places every tensor in the buffer, and then reads them: where the host reaches the buffer all at
+// once and in place, else piece by piece through pinned memory.
 class Loader {
  public:
-  Loader(const ModelSource& source, AsyncReader& reader, std::byte* memory,
-         const Arrangement& arrangement, const ModelTensors<Stored>& stored)
-      : source_(source), reader_(reader), memory_(memory), arrangement_(arrangement) {
-    by_rows_ = matrices_by_rows(stored);
+  Loader(const ModelSource& source, AsyncReader& reader, Backend& backend, const Buffer& memory,
+         const ModelTensors<Stored>& stored)
+      : source_(source),
+        reader_(reader),
+        backend_(backend),
+        memory_(memory),
+        by_rows_(matrices_by_rows(stored)) {}
+
+  Weight operator()(const StoredMatrix& m) {
+    if (m.empty()) return {};
+    const bool by_rows = std::find(by_rows_.begin(), by_rows_.end(), &m) != by_rows_.end();
+    const std::uint64_t begin = layout_.bytes();
+    Weight weight{.format = m.format,
+                  .rows = m.rows,
+                  .cols = m.cols,
+                  .buffer = &memory_,
+                  .data = place(m.data),
+                  .scales = place(m.scales),
+                  .biases = place(m.biases),
+                  .block_row0 = m.block_row0};
+    const Weight stored = weight;
+    weight.format = backend_.layout_for(m.format, by_rows ? WeightUse::Rows : WeightUse::Product);
+    matrices_.push_back({&m, stored, weight.format, begin, layout_.bytes()});
+    return weight;
   }
 
-  WeightView operator()(const StoredMatrix& m) {
-    WeightView view{.format = m.format, .rows = m.rows, .cols = m.cols, .block_row0 = m.block_row0};
-    view.data = plane(m.data);
-    view.scales = plane(m.scales);
-    view.biases = plane(m.biases);
-    const bool in_panels =
-        arrangement_.in_panels && std::find(by_rows_.begin(), by_rows_.end(), &m) == by_rows_.end();
-    const WeightFormat wanted = arranged(m.format, in_panels);
-    if (!(wanted == m.format) && !view.empty()) to_arrange_.push_back(view);
-    view.format = wanted;
+  View operator()(const StoredVector& v) {
+    if (v.empty()) return {};
+    std::vector<std::byte> raw(v.data.bytes);
+    source_.read(v.data, raw);
+    std::vector<float> values(static_cast<std::size_t>(v.size));
+    decode_floats(v.dtype, raw.data(), v.size, values.data());
+    if (v.columns > 0) transpose(values, v.size / v.columns, v.columns);
+    for (float& value : values) value += v.shift;
+    const View view{&memory_, layout_.place_floats(v.size), 1, v.size, v.size};
+    backend_.upload(std::as_bytes(std::span(values)), view.bytes());
     return view;
   }
 
-  static void transpose(float* matrix, std::int64_t rows, std::int64_t columns) {
-    const std::vector<float> by_rows(matrix, matrix + rows * columns);
-    for (std::int64_t r = 0; r < rows; ++r) {
-      for (std::int64_t c = 0; c < columns; ++c)
-        matrix[c * rows + r] = by_rows[static_cast<std::size_t>(r * columns + c)];
+  // Reads all matrices that have been placed.
+  void read(const LoadProgress& progress) {
+    for (const Matrix& m : matrices_) total_ += m.source->bytes();
+    const std::span<const Matrix> all = matrices_;
+    if (memory_.host() != nullptr) {
+      read_piece(all, memory_.host(), 0, progress);
+      return;
+    }
+    std::uint64_t largest = kPieceBytes;
+    for (const Matrix& m : all) largest = std::max(largest, m.end - m.begin + 2 * kBlock);
+    const auto staging = backend_.allocate(largest, MemoryKind::Pinned);
+    for (std::size_t first = 0, last; first < all.size(); first = last) {
+      // The piece begins where addresses and file offsets agree modulo a block.
+      const std::uint64_t begin = all[first].begin / kBlock * kBlock;
+      last = first + 1;
+      while (last < all.size() && all[last].end - begin <= largest) ++last;
+      read_piece(all.subspan(first, last - first), staging->host(), begin, progress);
+      // Vectors that lie between the matrices have been uploaded already.
+      for (const Matrix& m : all.subspan(first, last - first)) {
+        for (const Plane& plane : planes_of(m))
+          backend_.copy({staging.get(), plane.offset - begin, plane.extent->bytes},
+                        {&memory_, plane.offset, plane.extent->bytes});
+      }
+      backend_.wait_for_all();
     }
   }
 
-  const float* operator()(const StoredVector& v) {
-    if (v.empty()) return nullptr;
-    std::vector<std::byte> raw(v.data.bytes);
-    source_.read(v.data, raw);
-    auto* out = static_cast<float*>(static_cast<void*>(memory_ + layout_.place_floats(v.size)));
-    decode_floats(v.dtype, raw.data(), v.size, out);
-    if (v.columns > 0) transpose(out, v.size / v.columns, v.columns);
-    for (std::int64_t i = 0; i < v.size; ++i) out[i] += v.shift;
-    return out;
+ private:
+  static constexpr std::uint64_t kPieceBytes = std::uint64_t{64} << 20;
+
+  struct Matrix {
+    const StoredMatrix* source;
+    Weight weight;             // as it lies when it has been read
+    WeightFormat layout;       // as it is to lie
+    std::uint64_t begin, end;  // in the buffer
+  };
+  struct Plane {
+    const Extent* extent;
+    std::uint64_t offset;  // in the buffer
+  };
+
+  std::uint64_t place(const Extent& plane) {
+    return plane.bytes == 0 ? Weight::kNoPlane : layout_.place(plane);
   }
 
-  // Reads all planes that have been placed.
-  void read(const LoadProgress& progress) {
+  static std::vector<Plane> planes_of(const Matrix& m) {
+    std::vector<Plane> planes;
+    const Weight& w = m.weight;
+    for (const Plane& plane : {Plane{&m.source->data, w.data}, Plane{&m.source->scales, w.scales},
+                               Plane{&m.source->biases, w.biases}}) {
+      if (plane.extent->bytes > 0) planes.push_back(plane);
+    }
+    return planes;
+  }
+
+  // Into host memory that stands for the buffer from `begin` on.
+  void read_piece(std::span<const Matrix> matrices, std::byte* memory, std::uint64_t begin,
+                  const LoadProgress& progress) {
+    std::vector<ReadOp> ops;
+    for (const Matrix& m : matrices) {
+      for (const Plane& plane : planes_of(m)) {
+        std::byte* out = memory + (plane.offset - begin);
+        for (const DiskPiece& piece : source_.locate(*plane.extent)) {
+          ops.push_back({.file = piece.file,
+                         .offset = piece.offset,
+                         .out = {out, static_cast<std::size_t>(piece.bytes)},
+                         .tag = ops.size()});
+          out += piece.bytes;
+        }
+      }
+    }
+    read(ops, progress);
+    for (const Matrix& m : matrices) {
+      for (const Plane& plane : planes_of(m)) check(*plane.extent, memory + (plane.offset - begin));
+    }
+    repack(matrices, memory - begin);
+  }
+
+  void read(std::span<const ReadOp> ops, const LoadProgress& progress) {
     const Drain drain(reader_);
-    reader_.submit(ops_);
-    std::uint64_t total = 0, done = 0;
-    for (const ReadOp& op : ops_) total += op.out.size();
+    reader_.submit(ops);
     std::array<ReadResult, kMaxResults> results;
     while (reader_.in_flight() > 0) {
       const std::size_t n = reader_.wait(results, /*block=*/true);
       for (std::size_t i = 0; i < n; ++i) {
-        if (results[i].error != 0) report(ops_[results[i].tag], results[i].error);
-        done += results[i].bytes;
+        if (results[i].error != 0) report(ops[results[i].tag], results[i].error);
+        done_ += results[i].bytes;
       }
-      if (progress) progress(done, total);
+      if (progress) progress(done_, total_);
     }
-    for (const auto& [extent, place] : planes_) check(extent, place);
-    arrange();
-  }
-
- private:
-  const std::byte* plane(const Extent& extent) {
-    if (extent.bytes == 0) return nullptr;
-    std::byte* const out = memory_ + layout_.place(extent);
-    std::uint64_t at = 0;
-    for (const DiskPiece& piece : source_.locate(extent)) {
-      ops_.push_back({.file = piece.file,
-                      .offset = piece.offset,
-                      .out = {out + at, static_cast<std::size_t>(piece.bytes)},
-                      .tag = ops_.size()});
-      at += piece.bytes;
-    }
-    planes_.emplace_back(extent, out);
-    return out;
   }
 
   [[noreturn]] void report(const ReadOp& op, int error) const {
@@ -162,36 +232,45 @@ class Loader {
          source_.path(), record->name);
   }
 
-  void arrange() const {
+  // memory: where offset 0 of the buffer would be.
+  void repack(std::span<const Matrix> matrices, std::byte* memory) const {
     constexpr std::int64_t kPanelsPerTask = 32;
     struct Task {
-      const WeightView* matrix;
+      WeightView matrix;
       std::int64_t begin, end;
     };
     std::vector<Task> tasks;
-    for (const WeightView& matrix : to_arrange_) {
-      const std::int64_t count = n_panels(matrix.rows);
+    for (const Matrix& m : matrices) {
+      if (m.layout == m.weight.format) continue;
+      const auto plane = [&](std::uint64_t offset) {
+        return offset == Weight::kNoPlane ? nullptr : memory + offset;
+      };
+      const WeightView view{.format = m.weight.format,
+                            .rows = m.weight.rows,
+                            .cols = m.weight.cols,
+                            .data = plane(m.weight.data),
+                            .scales = plane(m.weight.scales),
+                            .biases = plane(m.weight.biases),
+                            .block_row0 = m.weight.block_row0};
+      const std::int64_t count = n_panels(view.rows);
       for (std::int64_t begin = 0; begin < count; begin += kPanelsPerTask)
-        tasks.push_back({&matrix, begin, std::min(begin + kPanelsPerTask, count)});
+        tasks.push_back({view, begin, std::min(begin + kPanelsPerTask, count)});
     }
-    const auto run = [&](std::int64_t i) {
+    backend_.parallel_for(std::ssize(tasks), [&](std::int64_t i) {
       const Task& task = tasks[static_cast<std::size_t>(i)];
-      std::vector<std::byte> scratch(panel_scratch_bytes(task.matrix->format, task.matrix->cols));
-      for (std::int64_t p = task.begin; p < task.end; ++p) arrange_panel(*task.matrix, p, scratch);
-    };
-    if (arrangement_.parallel_for) return arrangement_.parallel_for(std::ssize(tasks), run);
-    for (std::int64_t i = 0; i < std::ssize(tasks); ++i) run(i);
+      std::vector<std::byte> scratch(panel_scratch_bytes(task.matrix.format, task.matrix.cols));
+      for (std::int64_t p = task.begin; p < task.end; ++p) arrange_panel(task.matrix, p, scratch);
+    });
   }
 
   const ModelSource& source_;
   AsyncReader& reader_;
-  std::byte* memory_;
-  const Arrangement& arrangement_;
+  Backend& backend_;
+  const Buffer& memory_;
   std::vector<const StoredMatrix*> by_rows_;
-  std::vector<WeightView> to_arrange_;  // as they lie when they have been read
+  std::vector<Matrix> matrices_;
   Layout layout_;
-  std::vector<ReadOp> ops_;
-  std::vector<std::pair<Extent, const std::byte*>> planes_;
+  std::uint64_t done_ = 0, total_ = 0;
 };
 
 }  // namespace
@@ -212,11 +291,11 @@ std::uint64_t WeightStore::bytes_needed(const ModelTensors<Stored>& stored) {
 }
 
 WeightStore::WeightStore(const ModelSource& source, const ModelTensors<Stored>& stored,
-                         AsyncReader& reader, MemoryBudget& budget, const LoadProgress& progress,
-                         const Arrangement& arrangement)
+                         AsyncReader& reader, Backend& backend, MemoryBudget& budget,
+                         const LoadProgress& progress)
     : reservation_(budget.reserve("dense weights", bytes_needed(stored))),
-      memory_(reservation_.bytes()) {
-  Loader loader(source, reader, memory_.data(), arrangement, stored);
+      memory_(backend.allocate(reservation_.bytes(), MemoryKind::Device, Backing::Huge)) {
+  Loader loader(source, reader, backend, *memory_, stored);
   tensors_ = map_tensors<Resident>(stored, [&](const auto& tensor) { return loader(tensor); });
   if (stored.head.empty()) tensors_.head = tensors_.embed;
   loader.read(progress);

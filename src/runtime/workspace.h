@@ -1,10 +1,13 @@
-// Scratch memory of a forward pass: one block, sized once for the largest batch, handed out like a
-// stack.
+// Scratch memory of a forward pass: one buffer of the backend, sized once for the largest pass and
+// handed out like a stack. What one frame has given back the next one may take at once: operations
+// run in order.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <memory>
 
-#include "base/aligned_buffer.h"
+#include "backends/backend.h"
 #include "base/error.h"
 #include "base/memory_budget.h"
 
@@ -12,9 +15,9 @@ namespace moeflux {
 
 class Workspace {
  public:
-  Workspace(MemoryBudget& budget, std::uint64_t n_floats)
-      : reservation_(budget.reserve("workspace", n_floats * sizeof(float))),
-        memory_(n_floats * sizeof(float)) {}
+  Workspace(Backend& backend, MemoryBudget& budget, std::uint64_t bytes)
+      : reservation_(budget.reserve("workspace", bytes)),
+        memory_(backend.allocate(bytes, MemoryKind::Device)) {}
 
   // Gives back everything taken since its construction.
   class Frame {
@@ -24,10 +27,16 @@ class Workspace {
     Frame(const Frame&) = delete;
     Frame& operator=(const Frame&) = delete;
 
-    float* floats(std::int64_t n) { return workspace_.take(n); }
-    std::int32_t* ints(std::int64_t n) {
-      static_assert(sizeof(std::int32_t) == sizeof(float));
-      return static_cast<std::int32_t*>(static_cast<void*>(workspace_.take(n)));
+    View floats(std::int64_t rows, std::int64_t cols) {
+      return workspace_.take(rows, cols, ElementType::F32);
+    }
+    View ints(std::int64_t rows, std::int64_t cols) {
+      return workspace_.take(rows, cols, ElementType::I32);
+    }
+    // Rows of so many floats that could be taken now.
+    std::int64_t rows_left(std::int64_t cols) const {
+      const std::uint64_t left = workspace_.memory_->bytes() - workspace_.used_;
+      return static_cast<std::int64_t>(left / kElementBytes) / cols;
     }
 
    private:
@@ -35,23 +44,23 @@ class Workspace {
     std::uint64_t mark_;
   };
 
-  // What take() rounds a request up to: rows start on cache lines.
-  static std::uint64_t padded(std::int64_t n) {
-    return (static_cast<std::uint64_t>(n) + 15) / 16 * 16;
-  }
+  std::uint64_t peak_bytes() const { return peak_; }
 
  private:
-  float* take(std::int64_t n) {
-    const std::uint64_t end = used_ + padded(n);
-    MOEFLUX_ASSERT(end * sizeof(float) <= memory_.size());
-    float* out = memory_.floats() + used_;
-    used_ = end;
-    return out;
+  static constexpr std::uint64_t kAlignment = 64;  // rows start on cache lines
+
+  View take(std::int64_t rows, std::int64_t cols, ElementType type) {
+    const std::uint64_t bytes = static_cast<std::uint64_t>(rows * cols) * kElementBytes;
+    const std::uint64_t begin = used_;
+    used_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    MOEFLUX_ASSERT(used_ <= memory_->bytes());
+    peak_ = std::max(peak_, used_);
+    return {memory_.get(), begin, rows, cols, cols, type};
   }
 
   MemoryBudget::Reservation reservation_;
-  AlignedBuffer memory_;
-  std::uint64_t used_ = 0;
+  std::unique_ptr<Buffer> memory_;
+  std::uint64_t used_ = 0, peak_ = 0;
 };
 
 }  // namespace moeflux

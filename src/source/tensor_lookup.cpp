@@ -238,15 +238,18 @@ StoredExpertBank find_stacked_matrices(const ModelSource& source, const std::str
   return StoredExpertBank(std::move(found.matrix), found.strides, n_experts);
 }
 
-StoredVector find_vector(const ModelSource& source, const std::string& name, std::int64_t size) {
-  MOEFLUX_ASSERT(size > 0);
-  const TensorInfo& info = need_tensor(source, name, fmt::format("the config asks for [{}]", size));
+StoredVector find_vector(const ModelSource& source, const std::string& name, std::int64_t size,
+                         int count) {
+  MOEFLUX_ASSERT(size > 0 && count > 0);
+  const Shape shape = count > 1 ? Shape{count, size} : Shape{size};
+  const TensorInfo& info =
+      need_tensor(source, name, fmt::format("the config asks for {}", shape_text(shape)));
   const bool is_float =
       info.dtype == DType::F32 || info.dtype == DType::F16 || info.dtype == DType::BF16;
-  if (!is_float || !same_shape(info.shape, {size})) {
-    wrong_shape(source, {name, &info}, fmt::format("[{}] of F32, F16 or BF16", size));
+  if (!is_float || !same_shape(info.shape, shape)) {
+    wrong_shape(source, {name, &info}, fmt::format("{} of F32, F16 or BF16", shape_text(shape)));
   }
-  return {.name = name, .dtype = info.dtype, .size = size, .data = info.extent()};
+  return {.name = name, .dtype = info.dtype, .size = size * count, .data = info.extent()};
 }
 
 std::vector<float> read_vector(const ModelSource& source, const StoredVector& vector) {

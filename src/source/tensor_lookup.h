@@ -34,8 +34,10 @@ StoredMatrix find_matrix(const ModelSource& source, const std::string& module, s
 StoredExpertBank find_stacked_matrices(const ModelSource& source, const std::string& module,
                                        int n_experts, std::int64_t rows, std::int64_t cols);
 
-// A vector in a plain float type, under its full tensor name.
-StoredVector find_vector(const ModelSource& source, const std::string& name, std::int64_t size);
+// A vector in a plain float type, under its full tensor name; or a stack [count, size] of them, as
+// one vector.
+StoredVector find_vector(const ModelSource& source, const std::string& name, std::int64_t size,
+                         int count = 1);
 
 // Reads a small vector to floats (its shift applied).
 std::vector<float> read_vector(const ModelSource& source, const StoredVector& vector);

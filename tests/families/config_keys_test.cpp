@@ -147,6 +147,15 @@ TEST(ConfigKeys, SwitchesMustBeOff) {
   }
 }
 
+TEST(ConfigKeys, SwitchesThatAFamilyReads) {
+  ModelSource source("model", ModelSource::Layout::Safetensors);
+  source.set_config({{"attention_bias", true}, {"mlp_bias", false}}, "model/config.json");
+  expect_error(Errc::Unsupported, {"attention_bias", "true"},
+               [&] { refuse_unread_keys(source, {}); });
+  constexpr std::string_view kRead[] = {"attention_bias"};
+  EXPECT_NO_THROW(refuse_unread_keys(source, kRead));
+}
+
 TEST(ConfigKeys, NullSaysNothing) {
   Json config = parse_json(test::kDeepseekV3, "test");
   config["sliding_window"] = nullptr;

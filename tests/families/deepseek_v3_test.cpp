@@ -168,7 +168,7 @@ TEST(DeepseekV3, MtpIsWhereItsTensorsAre) {
 
 TEST(DeepseekV3Tensors, EmbedQInPlaceOfKvB) {
   const ModelDescription model = describe_model(*open_source(fixture_path("mlx-dsv3-embedq")));
-  const auto& t = std::get<MlaTensors<Stored>>(model.index.tensors.layers[0].mixer);
+  const auto& t = std::get<LatentAttention<Stored>>(model.index.tensors.layers[0].mixer);
   EXPECT_TRUE(t.kv_b.empty());
   EXPECT_EQ(t.embed_q.rows, 4 * 64);  // heads x kv_rank
   EXPECT_EQ(t.embed_q.cols, 64);

@@ -100,7 +100,7 @@ class StackedHeads : public OddDTypes {
 TEST_F(StackedHeads, Fp8BlocksThatEndWithAHead) {
   put_fp8(32);
   const ModelDescription model = describe_model(*open());
-  const auto& mla = std::get<MlaTensors<Stored>>(model.index.tensors.layers[0].mixer);
+  const auto& mla = std::get<LatentAttention<Stored>>(model.index.tensors.layers[0].mixer);
   EXPECT_EQ(mla.embed_q.format.kind, WeightKind::Fp8Block);
   EXPECT_EQ(mla.embed_q.rows, 4 * 64);
   EXPECT_EQ(mla.embed_q.scales.bytes, 4u * (2 * 2) * sizeof(float));

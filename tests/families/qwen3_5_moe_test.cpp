@@ -26,7 +26,7 @@ Json released() {
 int count_attention(const ModelConfig& config) {
   int n = 0;
   for (const LayerSpec& layer : config.layers)
-    n += std::holds_alternative<GatedAttentionSpec>(layer.mixer);
+    n += std::holds_alternative<AttentionSpec>(layer.mixer);
   return n;
 }
 
@@ -43,11 +43,15 @@ TEST(Qwen35Moe, ReleasedConfig) {
   ASSERT_EQ(c.n_layers(), 40);
   EXPECT_EQ(count_attention(c), 10);
   for (const int i : {3, 7, 39})
-    EXPECT_TRUE(std::holds_alternative<GatedAttentionSpec>(c.layers[i].mixer)) << i;
+    EXPECT_TRUE(std::holds_alternative<AttentionSpec>(c.layers[i].mixer)) << i;
   for (const int i : {0, 1, 2, 4, 38})
     EXPECT_TRUE(std::holds_alternative<GatedDeltaSpec>(c.layers[i].mixer)) << i;
 
-  const auto& a = std::get<GatedAttentionSpec>(c.layers[3].mixer);
+  const auto& a = std::get<AttentionSpec>(c.layers[3].mixer);
+  EXPECT_TRUE(a.has_output_gate);
+  EXPECT_EQ(a.qk_norm, QkNorm::PerHead);
+  EXPECT_FALSE(a.has_bias || a.has_out_bias || a.has_sinks);
+  EXPECT_EQ(a.window, 0);
   EXPECT_EQ(a.n_heads, 16);
   EXPECT_EQ(a.n_kv_heads, 2);
   EXPECT_EQ(a.d_head, 256);
@@ -85,7 +89,7 @@ TEST(Qwen35Moe, FlatConfig) {
   EXPECT_EQ(c.d_model, 8192);
   EXPECT_EQ(c.n_layers(), 92);
   EXPECT_EQ(count_attention(c), 23);
-  const auto& a = std::get<GatedAttentionSpec>(c.layers[91].mixer);
+  const auto& a = std::get<AttentionSpec>(c.layers[91].mixer);
   EXPECT_EQ(a.n_heads, 64);
   EXPECT_EQ(a.n_kv_heads, 4);
   const auto& d = std::get<GatedDeltaSpec>(c.layers[0].mixer);
@@ -97,7 +101,7 @@ TEST(Qwen35Moe, FlatConfig) {
 TEST(Qwen35Moe, RopeFieldsWhereverExportersPutThem) {
   const auto n_rot_and_theta = [](const Json& config) {
     const ModelConfig c = ConfigSource(config).read();
-    const RopeSpec& rope = std::get<GatedAttentionSpec>(c.layers[3].mixer).rope;
+    const RopeSpec& rope = std::get<AttentionSpec>(c.layers[3].mixer).rope;
     return std::pair(rope.n_rot, std::round(std::pow(rope.inv_freq[1], -rope.n_rot / 2.0)));
   };
   Json flattened = released();
@@ -113,7 +117,7 @@ TEST(Qwen35Moe, RopeFieldsWhereverExportersPutThem) {
   legacy["text_config"].erase("rope_type");
   legacy["text_config"]["rope_scaling"] = {{"type", "linear"}, {"factor", 2.0}};
   const ModelConfig c = ConfigSource(legacy).read();
-  EXPECT_EQ(std::get<GatedAttentionSpec>(c.layers[3].mixer).rope.inv_freq[0], 0.5f);
+  EXPECT_EQ(std::get<AttentionSpec>(c.layers[3].mixer).rope.inv_freq[0], 0.5f);
 
   Json no_share = released();
   no_share["text_config"].erase("partial_rotary_factor");
@@ -126,7 +130,7 @@ TEST(Qwen35Moe, YarnForLongContexts) {
   config["text_config"]["rope_parameters"].update(
       {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 262144}});
   const ModelConfig c = ConfigSource(config).read();
-  const auto& a = std::get<GatedAttentionSpec>(c.layers[3].mixer);
+  const auto& a = std::get<AttentionSpec>(c.layers[3].mixer);
   EXPECT_NEAR(a.rope.magnitude, 1.1386294, 1e-6);
   EXPECT_EQ(a.scale, 1.0f / 16);  // of the softmax: unchanged in this family
   EXPECT_EQ(a.rope.inv_freq[0], 1.0f);
@@ -139,9 +143,9 @@ TEST(Qwen35Moe, LayerTypesAreAuthoritative) {
   text["num_hidden_layers"] = 3;
   text["layer_types"] = {"full_attention", "linear_attention", "full_attention"};
   const ModelConfig c = ConfigSource(config).read();
-  EXPECT_TRUE(std::holds_alternative<GatedAttentionSpec>(c.layers[0].mixer));
+  EXPECT_TRUE(std::holds_alternative<AttentionSpec>(c.layers[0].mixer));
   EXPECT_TRUE(std::holds_alternative<GatedDeltaSpec>(c.layers[1].mixer));
-  EXPECT_TRUE(std::holds_alternative<GatedAttentionSpec>(c.layers[2].mixer));
+  EXPECT_TRUE(std::holds_alternative<AttentionSpec>(c.layers[2].mixer));
 }
 
 TEST(Qwen35Moe, OutputGate) {
@@ -170,7 +174,7 @@ TEST(Qwen35Moe, MtpIsWhereItsTensorsAre) {
        {"mtp.", "model.mtp.", "language_model.mtp.", "model.language_model.mtp."}) {
     const ModelConfig c = ConfigSource(released(), {std::string(prefix) + "fc.weight"}).read();
     ASSERT_TRUE(c.mtp.has_value()) << prefix;
-    EXPECT_TRUE(std::holds_alternative<GatedAttentionSpec>(c.mtp->mixer));
+    EXPECT_TRUE(std::holds_alternative<AttentionSpec>(c.mtp->mixer));
     EXPECT_TRUE(std::holds_alternative<MoeSpec>(c.mtp->ffn));
   }
 }
@@ -189,9 +193,9 @@ TEST(Qwen35MoeNorms, TheShapeOfConv1dDecides) {
   EXPECT_EQ(t.layers[0].mixer_norm.shift, 1);
   EXPECT_EQ(t.layers[0].ffn_norm.shift, 1);
   EXPECT_EQ(t.final_norm.shift, 1);
-  EXPECT_EQ(std::get<GatedAttentionTensors<Stored>>(t.layers[0].mixer).q_norm.shift, 1);
-  EXPECT_EQ(std::get<GatedAttentionTensors<Stored>>(t.layers[0].mixer).k_norm.shift, 1);
-  EXPECT_EQ(std::get<GatedDeltaTensors<Stored>>(t.layers[1].mixer).norm.shift,
+  EXPECT_EQ(std::get<Attention<Stored>>(t.layers[0].mixer).q_norm.shift, 1);
+  EXPECT_EQ(std::get<Attention<Stored>>(t.layers[0].mixer).k_norm.shift, 1);
+  EXPECT_EQ(std::get<GatedDelta<Stored>>(t.layers[1].mixer).norm.shift,
             0);  // never zero-centred
   ASSERT_TRUE(t.mtp.has_value());
   EXPECT_EQ(t.mtp->embed_norm.shift, 1);
@@ -214,7 +218,7 @@ TEST(Qwen35MoeNorms, EachMtpNormSpeaksForItself) {
   EXPECT_EQ(mtp.final_norm.shift, 1);
   EXPECT_EQ(mtp.layer.mixer_norm.shift, 0);
   EXPECT_EQ(mtp.layer.ffn_norm.shift, 0);
-  const auto& attention = std::get<GatedAttentionTensors<Stored>>(mtp.layer.mixer);
+  const auto& attention = std::get<Attention<Stored>>(mtp.layer.mixer);
   EXPECT_EQ(attention.q_norm.shift, 0);
   EXPECT_EQ(attention.k_norm.shift, 0);
 }
@@ -291,6 +295,20 @@ TEST(Qwen35MoeTensors, WrongShapesAreRefused) {
     expect_error(Errc::BadInput, {name, shape_text(shape)},
                  [&] { describe_model(*source.build()); });
   }
+}
+
+TEST(Qwen35MoeTensors, BlocksHoldTheSpecsOfTheConfig) {
+  const ModelDescription model = describe_model(*open_source(fixture_path("qwen-ratio3")));
+  const auto& attention = std::get<Attention<Stored>>(model.index.tensors.layers[0].mixer).spec;
+  const auto& wanted = std::get<AttentionSpec>(model.config.layers[0].mixer);
+  EXPECT_EQ(attention.n_heads, wanted.n_heads);
+  EXPECT_EQ(attention.qk_norm, QkNorm::PerHead);
+  EXPECT_EQ(attention.rope.inv_freq, wanted.rope.inv_freq);
+  const auto& delta = std::get<GatedDelta<Stored>>(model.index.tensors.layers[1].mixer).spec;
+  EXPECT_EQ(delta.conv_dim(), std::get<GatedDeltaSpec>(model.config.layers[1].mixer).conv_dim());
+  const auto& moe = std::get<Moe<Stored>>(model.index.tensors.mtp->layer.ffn);
+  EXPECT_EQ(moe.spec.n_experts, std::get<MoeSpec>(model.config.mtp->ffn).n_experts);
+  EXPECT_EQ(moe.shared.spec.d_ff, moe.spec.d_shared);
 }
 
 // A config that is larger than the tensors, in every size it has.

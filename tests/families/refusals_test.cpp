@@ -66,6 +66,7 @@ std::vector<Refusal> refusals() {
       {"QwenThetaText", q, set_rope("rope_parameters", "rope_theta", "1e7"), kBad, {"rope_theta"}},
       {"QwenShareZero", q, set_rotary_share(0), kBad, {"partial_rotary_factor is 0"}},
       {"QwenShareTwo", q, set_rotary_share(2.0), kBad, {"partial_rotary_factor is 2"}},
+      {"QwenShareTiny", q, set_rotary_share(0.001), kBad, {"0 rotary", "head of 256"}},
       {"QwenShareOdd", q, set_rotary_share(0.013), kBad, {"3 rotary"}},
       {"QwenTwoShares",
        q,

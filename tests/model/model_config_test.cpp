@@ -9,10 +9,11 @@
 namespace moeflux {
 namespace {
 
-GatedAttentionSpec attention() {
+AttentionSpec attention() {
   return {.n_heads = 6,
           .n_kv_heads = 2,
           .d_head = 24,
+          .has_output_gate = true,
           .rope = make_rope(1e4, 12, false),
           .scale = 0.2f};
 }
@@ -63,6 +64,37 @@ TEST(ModelConfig, GoodOnesPass) {
   EXPECT_NO_THROW(validate(plain, "config.json"));
 }
 
+TEST(ModelConfig, OptionsOfBlocks) {
+  ModelConfig config = good();
+  auto& attention = std::get<AttentionSpec>(config.layers[0].mixer);
+  attention.has_output_gate = false;
+  attention.qk_norm = QkNorm::WholeRow;
+  attention.has_bias = attention.has_out_bias = attention.has_sinks = true;
+  attention.window = 128;
+  auto& moe = std::get<MoeSpec>(config.layers[0].ffn);
+  moe.router = {.scores_chosen = true, .has_bias = true};
+  moe.has_expert_bias = true;
+  moe.activation = {FfnActivation::Kind::ClampedSwiglu, 1.702f, 7};
+  auto& ffn = std::get<DenseFfnSpec>(config.layers[1].ffn);
+  ffn.activation.kind = FfnActivation::Kind::Gelu;
+  ffn.has_bias = true;
+  EXPECT_NO_THROW(validate(config, "config.json"));
+  attention.rope = {};  // no rotation
+  EXPECT_NO_THROW(validate(config, "config.json"));
+}
+
+// A gate doubles the rows of the query projection.
+TEST(ModelConfig, WidthOfQueriesWithAndWithoutGate) {
+  ModelConfig config = good();
+  auto& attention = std::get<AttentionSpec>(config.layers[0].mixer);
+  attention.n_heads = 1 << 12;
+  attention.d_head = 1 << 12;
+  test::expect_error(Errc::BadInput, {"width of the queries is 33554432"},
+                     [&] { validate(config, "config.json"); });
+  attention.has_output_gate = false;
+  EXPECT_NO_THROW(validate(config, "config.json"));
+}
+
 struct Spoiled {
   const char* name;
   std::function<void(ModelConfig&)> spoil;
@@ -80,8 +112,8 @@ std::function<void(ModelConfig&)> moe_of(int layer, void (*change)(MoeSpec&)) {
     change(std::get<MoeSpec>(c.layers[static_cast<std::size_t>(layer)].ffn));
   };
 }
-std::function<void(ModelConfig&)> attention_of(void (*change)(GatedAttentionSpec&)) {
-  return mixer<GatedAttentionSpec>(0, change);
+std::function<void(ModelConfig&)> attention_of(void (*change)(AttentionSpec&)) {
+  return mixer<AttentionSpec>(0, change);
 }
 std::function<void(ModelConfig&)> delta_of(void (*change)(GatedDeltaSpec&)) {
   return mixer<GatedDeltaSpec>(1, change);
@@ -91,7 +123,7 @@ std::function<void(ModelConfig&)> mla_of(void (*change)(MlaSpec&)) {
 }
 
 std::vector<Spoiled> spoiled() {
-  using A = GatedAttentionSpec;
+  using A = AttentionSpec;
   using D = GatedDeltaSpec;
   using L = MlaSpec;
   using M = MoeSpec;
@@ -122,6 +154,10 @@ std::vector<Spoiled> spoiled() {
       {"RopeShortTable",
        attention_of([](A& s) { s.rope.inv_freq.pop_back(); }),
        {"12 rotary", "5 frequencies"}},
+      {"WindowNegative", attention_of([](A& s) { s.window = -1; }), {"attention window is -1"}},
+      {"WindowHuge", attention_of([](A& s) { s.window = 1 << 29; }), {"536870912", "268435456"}},
+      {"ScaleUnset", attention_of([](A& s) { s.scale = 0; }), {"layer 0: the scale", "is 0"}},
+      {"ScaleNan", attention_of([](A& s) { s.scale = NAN; }), {"the scale", "nan"}},
 
       {"KeyHeads", delta_of([](D& s) { s.n_key_heads = 0; }), {"layer 1: linear key heads is 0"}},
       {"ValueHeads", delta_of([](D& s) { s.n_value_heads = 0; }), {"linear value heads is 0"}},
@@ -147,6 +183,7 @@ std::vector<Spoiled> spoiled() {
       {"MlaWideLatents",
        mla_of([](L& s) { s.n_heads = 1 << 16, s.kv_rank = 1 << 10; }),
        {"width of the latents"}},
+      {"MlaRopeNone", mla_of([](L& s) { s.rope = {}; }), {"layer 2: 0 rotary", "head of 8"}},
       {"MlaRope", mla_of([](L& s) { s.rope.n_rot = 10; }), {"10 rotary", "head of 8"}},
 
       {"DenseSize",
@@ -171,9 +208,36 @@ std::vector<Spoiled> spoiled() {
        moe_of(0, [](M& s) { s.top_k = 5; }),
        {"5 experts per token", "2 of 4 groups", "only 4"}},
       {"SharedSize", moe_of(0, [](M& s) { s.d_shared = -1; }), {"shared expert size is -1"}},
+      {"SharedGateAlone",
+       moe_of(0, [](M& s) { s.d_shared = 0, s.shared_is_gated = true; }),
+       {"layer 0: a gate, but no shared expert"}},
+      {"GroupsOfUnscored",
+       moe_of(0, [](M& s) { s.router.scores_chosen = true; }),
+       {"groups of experts need the scores"}},
+      {"CorrectionOfUnscored",
+       moe_of(0, [](M& s) { s.router = {.scores_chosen = true, .has_correction_bias = true}; }),
+       {"correction of scores needs the scores"}},
+      {"ExpertAlpha",
+       moe_of(0,
+              [](M& s) {
+                s.activation = {FfnActivation::Kind::ClampedSwiglu, 0, 7};
+              }),
+       {"layer 0: the alpha of the clamped SwiGLU is 0"}},
+      {"ExpertLimit",
+       moe_of(0,
+              [](M& s) {
+                s.activation = {FfnActivation::Kind::ClampedSwiglu, 1.7f, 0};
+              }),
+       {"layer 0: the limit of the clamped SwiGLU is 0"}},
+      {"DenseLimit",
+       [](ModelConfig& c) {
+         std::get<DenseFfnSpec>(c.layers[1].ffn).activation = {FfnActivation::Kind::ClampedSwiglu,
+                                                               1.7f, INFINITY};
+       },
+       {"layer 1: the limit of the clamped SwiGLU is inf"}},
 
       {"Mtp",
-       [](ModelConfig& c) { std::get<GatedAttentionSpec>(c.mtp->mixer).d_head = 0; },
+       [](ModelConfig& c) { std::get<AttentionSpec>(c.mtp->mixer).d_head = 0; },
        {"mtp layer: head size is 0"}},
   };
 }

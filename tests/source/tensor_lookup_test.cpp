@@ -190,6 +190,18 @@ TEST_F(TensorLookup, Vectors) {
                [&] { find_vector(source(), "i", 3); });
 }
 
+TEST_F(TensorLookup, StacksOfVectors) {
+  const std::vector<float> values{1, 2, 3, 4, 5, 6};
+  writer_.add_f32("v", {2, 3}, values);
+  const StoredVector vector = find_vector(source(), "v", 3, 2);
+  EXPECT_EQ(vector.size, 6);
+  EXPECT_EQ(read_vector(source(), vector), values);
+  expect_error(Errc::BadInput, {"\"v\" is F32 [2, 3]", "[3, 2]"},
+               [&] { find_vector(source(), "v", 2, 3); });
+  expect_error(Errc::BadInput, {"\"v\" is F32 [2, 3]", "[6]"},
+               [&] { find_vector(source(), "v", 6); });
+}
+
 // An element type that cannot be read is no harm until its tensor is needed.
 TEST_F(TensorLookup, ElementTypesThatAreNotRead) {
   writer_.add_counting("good.weight", DType::BF16, {3, 4})

@@ -34,8 +34,7 @@ std::int64_t attention_part_floats(const WidestOps& ops) {
 
 }  // namespace
 
-std::uint64_t CpuBackend::scratch_needed(const WidestOps& ops) const {
-  const int n_threads = pool_.size();
+std::uint64_t scratch_needed(const WidestOps& ops, int n_threads) {
   // Two digits of 8 bits, and two floats for every group of 32 or more; padded.
   const auto rounded = [](std::int64_t values) { return values * 5 / 2; };
   const auto rows = [](std::int64_t n) { return std::min(n, kRoundedRowsAtOnce); };

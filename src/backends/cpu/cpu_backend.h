@@ -19,6 +19,9 @@ inline constexpr std::int64_t kRoundedRowsAtOnce = 4096;
 inline constexpr std::int64_t kFfnRowsAtOnce = 512;
 inline constexpr std::int64_t kMixedFfnRowsAtOnce = 64;
 
+// See BackendInfo.
+std::uint64_t scratch_needed(const WidestOps& ops, int n_threads);
+
 // What choosing experts for one token takes; kept between tokens.
 struct RouterScratch {
   std::vector<float> scores, choice, groups;
@@ -41,7 +44,6 @@ class CpuBackend final : public Backend {
   void discard(const Bytes& bytes) override;
   WeightFormat layout_for(const WeightFormat& format, WeightUse use) const override;
   std::uint64_t scratch_bytes() const override;
-  std::uint64_t scratch_needed(const WidestOps& ops) const override;
 
   void upload(std::span<const std::byte> from, const Bytes& to) override;
   void download(const Bytes& from, std::span<std::byte> to) override;

@@ -14,8 +14,8 @@
 namespace moeflux::cli {
 namespace {
 
-const char* kind_name(const GatedAttentionSpec&) {
-  return "gated attention";
+const char* kind_name(const AttentionSpec& spec) {
+  return spec.has_output_gate ? "gated attention" : "attention";
 }
 const char* kind_name(const GatedDeltaSpec&) {
   return "gated delta";

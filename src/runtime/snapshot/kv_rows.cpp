@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "quant/codec.h"
+#include "runtime/host_bytes.h"
 
 namespace moeflux {
 namespace {
@@ -72,17 +73,59 @@ void copy_tile(const KvShape& shape, std::byte* tile, std::int64_t first_lane, B
   }
 }
 
+// Positions [first, first + n) of one head, whose bytes from at(head, first) on are `cache`.
 template <bool kOut, class Byte>
-void copy_tiles(const KvView& view, std::int64_t first, std::int64_t n, Byte* rows) noexcept {
-  const KvShape& shape = view.shape;
-  const std::int64_t row_stride = shape.n_heads * shape.row_bytes();
+void copy_tiles(const KvShape& shape, std::byte* cache, std::int64_t first, std::int64_t n,
+                Byte* rows, std::int64_t row_stride) noexcept {
   for (std::int64_t begin = first, end; begin < first + n; begin = end) {
     end = std::min(begin - begin % kKvLanes + kKvLanes, first + n);
-    for (int head = 0; head < shape.n_heads; ++head) {
-      copy_tile<kOut>(shape, view.at(head, begin), begin % kKvLanes,
-                      rows + (begin - first) * row_stride + head * shape.row_bytes(), row_stride,
-                      end - begin);
+    copy_tile<kOut>(shape, cache, begin % kKvLanes, rows + (begin - first) * row_stride, row_stride,
+                    end - begin);
+    cache += kKvLanes * shape.row_bytes();
+  }
+}
+
+template <bool kOut, class Byte>
+void copy_rows(const KvShape& shape, std::byte* cache, std::int64_t n, Byte* rows,
+               std::int64_t row_stride) noexcept {
+  const std::int64_t bytes = shape.row_bytes();
+  for (std::int64_t i = 0; i < n; ++i) {
+    std::byte* at = cache + i * bytes;
+    if constexpr (kOut) {
+      std::memcpy(rows + i * row_stride, at, static_cast<std::size_t>(bytes));
+    } else {
+      std::memcpy(at, rows + i * row_stride, static_cast<std::size_t>(bytes));
     }
+  }
+}
+
+// The bytes of a head's positions [first, first + n), in whole tiles where it has tiles.
+Bytes head_range(const KvView& view, int head, std::int64_t first, std::int64_t n) {
+  const KvShape& shape = view.shape;
+  const std::int64_t begin = view.at(head, first);
+  const std::int64_t end = shape.layout == KvLayout::Tiles
+                               ? view.at(head, first + n - 1) + kKvLanes * shape.row_bytes()
+                               : view.at(head, first + n);
+  return {view.buffer, view.offset + static_cast<std::uint64_t>(begin),
+          static_cast<std::uint64_t>(end - begin)};
+}
+
+// From the cache to the rows, or back.
+template <bool kOut, class Byte>
+void copy_cache(Backend& backend, const KvView& view, std::int64_t first, std::int64_t n,
+                Byte* rows) {
+  if (n == 0) return;
+  const KvShape& shape = view.shape;
+  const std::int64_t row_stride = shape.n_heads * shape.row_bytes();
+  for (int head = 0; head < shape.n_heads; ++head) {
+    HostBytes cache(backend, head_range(view, head, first, n));
+    Byte* of_head = rows + head * shape.row_bytes();
+    if (shape.layout == KvLayout::Tiles) {
+      copy_tiles<kOut>(shape, cache.data(), first, n, of_head, row_stride);
+    } else {
+      copy_rows<kOut>(shape, cache.data(), n, of_head, row_stride);
+    }
+    if constexpr (!kOut) cache.store();
   }
 }
 
@@ -105,28 +148,16 @@ std::uint64_t kv_rows_bytes(const KvShape& shape, std::int64_t n_positions) {
   return static_cast<std::uint64_t>(n_positions * shape.n_heads * shape.row_bytes());
 }
 
-void export_kv_rows(const KvView& view, std::int64_t first, std::int64_t n,
+void export_kv_rows(Backend& backend, const KvView& view, std::int64_t first, std::int64_t n,
                     std::span<std::byte> out) {
   check_range(view.shape, first, n, out.size());
-  if (view.shape.layout == KvLayout::Tiles) return copy_tiles<true>(view, first, n, out.data());
-  const std::int64_t row = view.shape.row_bytes(), n_heads = view.shape.n_heads;
-  for (std::int64_t i = 0; i < n; ++i) {
-    for (std::int64_t head = 0; head < n_heads; ++head)
-      std::memcpy(out.data() + (i * n_heads + head) * row, view.at(head, first + i),
-                  static_cast<std::size_t>(row));
-  }
+  copy_cache<true>(backend, view, first, n, out.data());
 }
 
-void import_kv_rows(const KvView& view, std::int64_t first, std::int64_t n,
+void import_kv_rows(Backend& backend, const KvView& view, std::int64_t first, std::int64_t n,
                     std::span<const std::byte> in) {
   check_range(view.shape, first, n, in.size());
-  if (view.shape.layout == KvLayout::Tiles) return copy_tiles<false>(view, first, n, in.data());
-  const std::int64_t row = view.shape.row_bytes(), n_heads = view.shape.n_heads;
-  for (std::int64_t i = 0; i < n; ++i) {
-    for (std::int64_t head = 0; head < n_heads; ++head)
-      std::memcpy(view.at(head, first + i), in.data() + (i * n_heads + head) * row,
-                  static_cast<std::size_t>(row));
-  }
+  copy_cache<false>(backend, view, first, n, in.data());
 }
 
 void decode_kv_rows(const KvShape& shape, std::span<const std::byte> rows, float* out) {

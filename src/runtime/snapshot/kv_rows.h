@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <span>
 
-#include "backends/kv_cache.h"
+#include "backends/backend.h"
 
 namespace moeflux {
 
@@ -18,9 +18,9 @@ std::uint64_t kv_rows_bytes(const KvShape& shape, std::int64_t n_positions);
 
 // Both: positions [first, first + n) must lie inside the cache, and the span must have exactly
 // kv_rows_bytes(shape, n) bytes.
-void export_kv_rows(const KvView& view, std::int64_t first, std::int64_t n,
+void export_kv_rows(Backend& backend, const KvView& view, std::int64_t first, std::int64_t n,
                     std::span<std::byte> out);
-void import_kv_rows(const KvView& view, std::int64_t first, std::int64_t n,
+void import_kv_rows(Backend& backend, const KvView& view, std::int64_t first, std::int64_t n,
                     std::span<const std::byte> in);
 
 // The numbers that such rows stand for: [position][head][d]. `rows` must be whole positions.

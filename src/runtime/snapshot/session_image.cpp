@@ -1,7 +1,5 @@
 #include "runtime/snapshot/session_image.h"
 
-#include <cstring>
-
 #include "base/error.h"
 #include "runtime/snapshot/kv_rows.h"
 
@@ -32,18 +30,18 @@ std::uint64_t image_bytes(const std::vector<KvView>& caches, std::int64_t n) {
   return bytes;
 }
 
-void export_rows(const std::vector<KvView>& caches, std::int64_t first, std::int64_t n,
-                 std::span<std::byte> out) {
+void export_rows(Backend& backend, const std::vector<KvView>& caches, std::int64_t first,
+                 std::int64_t n, std::span<std::byte> out) {
   MOEFLUX_ASSERT(out.size() == image_bytes(caches, n));
   for (const KvView& view : caches)
-    export_kv_rows(view, first, n, take(out, kv_rows_bytes(view.shape, n)));
+    export_kv_rows(backend, view, first, n, take(out, kv_rows_bytes(view.shape, n)));
 }
 
-void import_rows(const std::vector<KvView>& caches, std::int64_t first, std::int64_t n,
-                 std::span<const std::byte> in) {
+void import_rows(Backend& backend, const std::vector<KvView>& caches, std::int64_t first,
+                 std::int64_t n, std::span<const std::byte> in) {
   MOEFLUX_ASSERT(in.size() == image_bytes(caches, n));
   for (const KvView& view : caches)
-    import_kv_rows(view, first, n, take(in, kv_rows_bytes(view.shape, n)));
+    import_kv_rows(backend, view, first, n, take(in, kv_rows_bytes(view.shape, n)));
 }
 
 }  // namespace
@@ -60,12 +58,12 @@ std::vector<KvView> mtp_caches(const Session& session) {
   return caches;
 }
 
-std::vector<std::span<std::byte>> recurrent_blocks(const Session& session) {
-  std::vector<std::span<std::byte>> blocks;
+std::vector<Bytes> recurrent_blocks(const Session& session) {
+  std::vector<Bytes> blocks;
   for (int i = 0; i < session.n_layers(); ++i) {
     if (const auto* delta = std::get_if<DeltaState>(&session.layer(i))) {
-      blocks.emplace_back(delta->conv.data(), delta->conv.size());
-      blocks.emplace_back(delta->s.data(), delta->s.size());
+      blocks.push_back(whole(*delta->conv));
+      blocks.push_back(whole(*delta->s));
     }
   }
   return blocks;
@@ -77,12 +75,12 @@ std::uint64_t kv_image_bytes(const Session& session, std::int64_t n_positions) {
 
 void export_kv(const Session& session, std::int64_t first, std::int64_t n,
                std::span<std::byte> out) {
-  export_rows(kv_caches(session), first, n, out);
+  export_rows(session.backend(), kv_caches(session), first, n, out);
 }
 
 void import_kv(Session& session, std::int64_t first, std::int64_t n,
                std::span<const std::byte> in) {
-  import_rows(kv_caches(session), first, n, in);
+  import_rows(session.backend(), kv_caches(session), first, n, in);
 }
 
 std::uint64_t mtp_image_bytes(const Session& session, std::int64_t n_rows) {
@@ -91,30 +89,31 @@ std::uint64_t mtp_image_bytes(const Session& session, std::int64_t n_rows) {
 
 void export_mtp(const Session& session, std::int64_t first, std::int64_t n,
                 std::span<std::byte> out) {
-  export_rows(mtp_caches(session), first, n, out);
+  export_rows(session.backend(), mtp_caches(session), first, n, out);
 }
 
 void import_mtp(Session& session, std::int64_t first, std::int64_t n,
                 std::span<const std::byte> in) {
-  import_rows(mtp_caches(session), first, n, in);
+  import_rows(session.backend(), mtp_caches(session), first, n, in);
 }
 
 std::uint64_t recurrent_image_bytes(const Session& session) {
   std::uint64_t bytes = 0;
-  for (const std::span<std::byte> block : recurrent_blocks(session)) bytes += block.size();
+  for (const Bytes& block : recurrent_blocks(session)) bytes += block.size;
   return bytes;
 }
 
 void export_recurrent(const Session& session, std::span<std::byte> out) {
   MOEFLUX_ASSERT(out.size() == recurrent_image_bytes(session));
-  for (const std::span<std::byte> block : recurrent_blocks(session))
-    std::memcpy(take(out, block.size()).data(), block.data(), block.size());
+  for (const Bytes& block : recurrent_blocks(session))
+    session.backend().download(block, take(out, block.size));
+  session.backend().wait_for_all();
 }
 
 void import_recurrent(Session& session, std::span<const std::byte> in) {
   MOEFLUX_ASSERT(in.size() == recurrent_image_bytes(session));
-  for (const std::span<std::byte> block : recurrent_blocks(session))
-    std::memcpy(block.data(), take(in, block.size()).data(), block.size());
+  for (const Bytes& block : recurrent_blocks(session))
+    session.backend().upload(take(in, block.size), block);
 }
 
 }  // namespace moeflux

@@ -21,10 +21,10 @@
 
 namespace moeflux {
 
-// What the three are made of, in their order. The views can be written through.
+// What the three are made of, in their order.
 std::vector<KvView> kv_caches(const Session& session);
 std::vector<KvView> mtp_caches(const Session& session);  // none without an MTP head
-std::vector<std::span<std::byte>> recurrent_blocks(const Session& session);
+std::vector<Bytes> recurrent_blocks(const Session& session);
 
 std::uint64_t kv_image_bytes(const Session& session, std::int64_t n_positions);
 void export_kv(const Session& session, std::int64_t first, std::int64_t n,

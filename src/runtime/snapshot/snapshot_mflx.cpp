@@ -1,9 +1,11 @@
 #include "runtime/snapshot/snapshot_mflx.h"
 
 #include <limits>
+#include <numeric>
 #include <optional>
 
 #include "backends/backend.h"
+#include "runtime/host_bytes.h"
 #include "runtime/snapshot/kv_rows.h"
 #include "runtime/snapshot/snapshot_mflx_header.h"
 
@@ -26,8 +28,8 @@ struct Columns {
   std::int64_t n;
 };
 
-void write_columns(const KvView& view, std::int64_t length, const Columns& columns,
-                   SnapshotSink& sink) {
+void write_columns(Backend& backend, const KvView& view, std::int64_t length,
+                   const Columns& columns, SnapshotSink& sink) {
   const std::int64_t width = std::int64_t{view.shape.n_heads} * view.shape.d;
   std::vector<std::byte> rows;
   std::vector<float> floats, part;
@@ -35,7 +37,7 @@ void write_columns(const KvView& view, std::int64_t length, const Columns& colum
     rows.resize(static_cast<std::size_t>(kv_rows_bytes(view.shape, n)));
     floats.resize(static_cast<std::size_t>(n * width));
     part.resize(static_cast<std::size_t>(n * columns.n));
-    export_kv_rows(view, first, n, rows);
+    export_kv_rows(backend, view, first, n, rows);
     decode_kv_rows(view.shape, rows, floats.data());
     for (std::int64_t i = 0; i < n; ++i)
       std::copy_n(floats.data() + i * width + columns.first, columns.n,
@@ -44,19 +46,19 @@ void write_columns(const KvView& view, std::int64_t length, const Columns& colum
   });
 }
 
-void write_layer(const LayerState& layer, const MixerSpec& mixer, std::int64_t length,
-                 SnapshotSink& sink) {
+void write_layer(Backend& backend, const LayerState& layer, const MixerSpec& mixer,
+                 std::int64_t length, SnapshotSink& sink) {
   const auto all = [](const KvView& view) {
     return Columns{0, std::int64_t{view.shape.n_heads} * view.shape.d};
   };
   if (const auto* a = std::get_if<AttentionState>(&layer)) {
-    write_columns(a->k.view(), length, all(a->k.view()), sink);
-    write_columns(a->v.view(), length, all(a->v.view()), sink);
+    write_columns(backend, a->k.view(), length, all(a->k.view()), sink);
+    write_columns(backend, a->v.view(), length, all(a->v.view()), sink);
   } else {
     const auto& spec = std::get<MlaSpec>(mixer);
     const KvView view = std::get<LatentState>(layer).kv.view();
-    write_columns(view, length, {0, spec.kv_rank}, sink);
-    write_columns(view, length, {spec.kv_rank, spec.d_rope}, sink);
+    write_columns(backend, view, length, {0, spec.kv_rank}, sink);
+    write_columns(backend, view, length, {spec.kv_rank, spec.d_rope}, sink);
   }
 }
 
@@ -68,32 +70,56 @@ void transpose(const float* from, std::int64_t n_rows, std::int64_t n_columns, f
 }
 
 // Ours is [head][key][value], that of the file [head][value][key].
-void write_linear(const DeltaState& state, const GatedDeltaSpec& spec, SnapshotSink& sink) {
-  sink.write({state.conv.data(), state.conv.size()});
+void write_linear(Backend& backend, const DeltaState& state, const GatedDeltaSpec& spec,
+                  SnapshotSink& sink) {
+  sink.write({HostBytes(backend, whole(*state.conv)).data(), state.conv->bytes()});
+  HostBytes s(backend, whole(*state.s));
+  const auto* heads = static_cast<const float*>(static_cast<const void*>(s.data()));
   const std::int64_t head = std::int64_t{spec.d_key} * spec.d_value;
-  std::vector<float> turned(static_cast<std::size_t>(head));
+  std::vector<float> transposed(static_cast<std::size_t>(head));
   for (int h = 0; h < spec.n_value_heads; ++h) {
-    transpose(state.s.floats() + h * head, spec.d_key, spec.d_value, turned.data());
-    sink.write(std::as_bytes(std::span(turned)));
+    transpose(heads + h * head, spec.d_key, spec.d_value, transposed.data());
+    sink.write(std::as_bytes(std::span(transposed)));
   }
 }
 
-void read_linear(DeltaState& state, const GatedDeltaSpec& spec, const SnapshotSource& source,
-                 std::uint64_t offset) {
-  source.read(offset, {state.conv.data(), state.conv.size()});
-  offset += state.conv.size();
+void read_linear(Backend& backend, DeltaState& state, const GatedDeltaSpec& spec,
+                 const SnapshotSource& source, std::uint64_t offset) {
+  HostBytes conv(backend, whole(*state.conv)), s(backend, whole(*state.s));
+  source.read(offset, {conv.data(), state.conv->bytes()});
+  offset += state.conv->bytes();
+  auto* heads = static_cast<float*>(static_cast<void*>(s.data()));
   const std::int64_t head = std::int64_t{spec.d_key} * spec.d_value;
-  std::vector<float> turned(static_cast<std::size_t>(head));
+  std::vector<float> transposed(static_cast<std::size_t>(head));
   for (int h = 0; h < spec.n_value_heads; ++h) {
     source.read(offset + static_cast<std::uint64_t>(h * head) * 4,
-                std::as_writable_bytes(std::span(turned)));
-    transpose(turned.data(), spec.d_value, spec.d_key, state.s.floats() + h * head);
+                std::as_writable_bytes(std::span(transposed)));
+    transpose(transposed.data(), spec.d_value, spec.d_key, heads + h * head);
   }
+  conv.store();
+  s.store();
+}
+
+// Puts rows of floats into a cache, exactly as a pass does.
+void store_rows(Backend& backend, const KvView& view, std::span<const float> rows, std::int64_t n,
+                std::int64_t first) {
+  std::vector<std::int32_t> positions(static_cast<std::size_t>(n));
+  std::iota(positions.begin(), positions.end(), static_cast<std::int32_t>(first));
+  const auto memory = backend.allocate(rows.size_bytes(), MemoryKind::Device);
+  const auto position_memory =
+      backend.allocate(positions.size() * sizeof(std::int32_t), MemoryKind::Device);
+  backend.upload(std::as_bytes(rows), whole(*memory));
+  backend.upload(std::as_bytes(std::span(positions)), whole(*position_memory));
+  const std::int64_t width = std::ssize(rows) / n;
+  backend.store_kv({.cache = view,
+                    .x = {memory.get(), 0, n, width, width},
+                    .positions = {position_memory.get(), 0, 1, n, n, ElementType::I32}});
+  backend.wait_for_all();
 }
 
 // Rows of a cache whose columns lie in the file in groups, one group after the other.
 void read_rows(const KvView& view, std::int64_t length, std::initializer_list<Columns> groups,
-               const SnapshotSource& source, std::uint64_t offset, Backend& codec) {
+               const SnapshotSource& source, std::uint64_t offset, Backend& backend) {
   const std::int64_t width = std::int64_t{view.shape.n_heads} * view.shape.d;
   std::vector<float> rows, part;
   for_each_chunk(length, width * 4, [&](std::int64_t first, std::int64_t n) {
@@ -108,22 +134,22 @@ void read_rows(const KvView& view, std::int64_t length, std::initializer_list<Co
                     rows.data() + i * width + columns.first);
       begin += static_cast<std::uint64_t>(length * columns.n) * 4;
     }
-    codec.store_kv({view, rows.data(), width, n, first});
+    store_rows(backend, view, rows, n, first);
   });
 }
 
 void read_layer(LayerState& layer, const MixerSpec& mixer, std::int64_t length,
-                const SnapshotSource& source, std::uint64_t offset, Backend& codec) {
+                const SnapshotSource& source, std::uint64_t offset, Backend& backend) {
   if (auto* a = std::get_if<AttentionState>(&layer)) {
     const KvView k = a->k.view();
     const std::int64_t width = std::int64_t{k.shape.n_heads} * k.shape.d;
-    read_rows(k, length, {{0, width}}, source, offset, codec);
+    read_rows(k, length, {{0, width}}, source, offset, backend);
     offset += static_cast<std::uint64_t>(length * width) * 4;
-    read_rows(a->v.view(), length, {{0, width}}, source, offset, codec);
+    read_rows(a->v.view(), length, {{0, width}}, source, offset, backend);
   } else {
     const auto& spec = std::get<MlaSpec>(mixer);
     read_rows(std::get<LatentState>(layer).kv.view(), length,
-              {{0, spec.kv_rank}, {spec.kv_rank, spec.d_rope}}, source, offset, codec);
+              {{0, spec.kv_rank}, {spec.kv_rank, spec.d_rope}}, source, offset, backend);
   }
 }
 
@@ -140,8 +166,8 @@ std::int64_t check_body(const Session& session, SnapshotVersion version,
   };
   for (int i = 0; i < session.n_layers(); ++i) {
     if (const auto* delta = std::get_if<DeltaState>(&session.layer(i))) {
-      need(i, delta->conv.size() + delta->s.size());
-      offset += delta->conv.size() + delta->s.size();
+      need(i, delta->bytes());
+      offset += delta->bytes();
       continue;
     }
     need(i, 4);
@@ -169,16 +195,15 @@ std::int64_t check_body(const Session& session, SnapshotVersion version,
 
 void read_body(Session& session, const ModelConfig& config, std::int64_t length,
                std::uint64_t offset, const SnapshotSource& source) {
-  // Stores numbers exactly as a pass does.
-  const auto codec = make_cpu_backend({.cpu_isa = "scalar", .n_threads = 1});
+  Backend& backend = session.backend();
   for (int i = 0; i < session.n_layers(); ++i) {
     LayerState& layer = session.layer(i);
     const MixerSpec& mixer = config.layers[static_cast<std::size_t>(i)].mixer;
     if (auto* delta = std::get_if<DeltaState>(&layer)) {
-      read_linear(*delta, std::get<GatedDeltaSpec>(mixer), source, offset);
-      offset += delta->conv.size() + delta->s.size();
+      read_linear(backend, *delta, std::get<GatedDeltaSpec>(mixer), source, offset);
+      offset += delta->bytes();
     } else {
-      read_layer(layer, mixer, length, source, offset + 4, *codec);
+      read_layer(layer, mixer, length, source, offset + 4, backend);
       offset += 4 + full_layer_bytes(layer, length);
     }
   }
@@ -196,7 +221,7 @@ std::uint64_t mflx_bytes(const Session& session, const ModelConfig& config,
   std::uint64_t bytes = mflx_header_bytes(version);
   for (int i = 0; i < session.n_layers(); ++i) {
     const auto* delta = std::get_if<DeltaState>(&session.layer(i));
-    bytes += delta != nullptr ? delta->conv.size() + delta->s.size()
+    bytes += delta != nullptr ? delta->bytes()
                               : 4 + full_layer_bytes(session.layer(i), session.length());
   }
   return bytes;
@@ -212,13 +237,13 @@ void write_mflx(const Session& session, const ModelConfig& config, SnapshotVersi
   for (int i = 0; i < session.n_layers(); ++i) {
     const MixerSpec& mixer = config.layers[static_cast<std::size_t>(i)].mixer;
     if (const auto* delta = std::get_if<DeltaState>(&session.layer(i))) {
-      write_linear(*delta, std::get<GatedDeltaSpec>(mixer), sink);
+      write_linear(session.backend(), *delta, std::get<GatedDeltaSpec>(mixer), sink);
       continue;
     }
     bytes.clear();
     append_field(bytes, static_cast<std::int32_t>(session.length()));
     sink.write(bytes);
-    write_layer(session.layer(i), mixer, session.length(), sink);
+    write_layer(session.backend(), session.layer(i), mixer, session.length(), sink);
   }
 }
 

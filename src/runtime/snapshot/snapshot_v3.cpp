@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "runtime/host_bytes.h"
 #include "runtime/snapshot/kv_rows.h"
 #include "runtime/snapshot/session_image.h"
 #include "runtime/snapshot/snapshot_v3_header.h"
@@ -31,14 +32,15 @@ class SectionWriter {
   ChecksumStream checksum_;
 };
 
-void write_rows(const std::vector<KvView>& caches, std::int64_t n_rows, SnapshotSink& sink) {
+void write_rows(Backend& backend, const std::vector<KvView>& caches, std::int64_t n_rows,
+                SnapshotSink& sink) {
   SectionWriter section(sink);
   std::vector<std::byte> rows;
   for (const KvView& view : caches) {
     const auto each = static_cast<std::int64_t>(kv_rows_bytes(view.shape, 1));
     for_each_chunk(n_rows, each, [&](std::int64_t first, std::int64_t n) {
       rows.resize(static_cast<std::size_t>(n * each));
-      export_kv_rows(view, first, n, rows);
+      export_kv_rows(backend, view, first, n, rows);
       section.write(rows);
     });
   }
@@ -96,8 +98,8 @@ std::vector<TokenId> read_tokens(const SnapshotSource& source, const V3Section& 
 }
 
 // Rows of type `stored`, which is that of the caches or becomes f32 there.
-void read_rows(const std::vector<KvView>& caches, KvType stored, std::int64_t n_rows,
-               const SnapshotSource& source, const V3Section& section) {
+void read_rows(Backend& backend, const std::vector<KvView>& caches, KvType stored,
+               std::int64_t n_rows, const SnapshotSource& source, const V3Section& section) {
   SectionReader reader(source, section.offset);
   std::vector<std::byte> rows;
   std::vector<float> floats;
@@ -108,10 +110,10 @@ void read_rows(const std::vector<KvView>& caches, KvType stored, std::int64_t n_
     for_each_chunk(n_rows, each, [&](std::int64_t first, std::int64_t n) {
       rows.resize(static_cast<std::size_t>(n * each));
       reader.read(rows);
-      if (stored == view.shape.type) return import_kv_rows(view, first, n, rows);
+      if (stored == view.shape.type) return import_kv_rows(backend, view, first, n, rows);
       floats.resize(static_cast<std::size_t>(n * shape.n_heads * shape.d));
       decode_kv_rows(shape, rows, floats.data());
-      import_kv_rows(view, first, n, std::as_bytes(std::span(floats)));
+      import_kv_rows(backend, view, first, n, std::as_bytes(std::span(floats)));
     });
   }
   reader.finish(section.name);
@@ -119,7 +121,11 @@ void read_rows(const std::vector<KvView>& caches, KvType stored, std::int64_t n_
 
 void read_recurrent(Session& session, const SnapshotSource& source, const V3Section& section) {
   SectionReader reader(source, section.offset);
-  for (const std::span<std::byte> block : recurrent_blocks(session)) reader.read(block);
+  for (const Bytes& block : recurrent_blocks(session)) {
+    HostBytes bytes(session.backend(), block);
+    reader.read({bytes.data(), block.size});
+    bytes.store();
+  }
   reader.finish(section.name);
 }
 
@@ -135,10 +141,11 @@ void write_v3(const Session& session, const SnapshotModel& model, SnapshotSink& 
   SectionWriter tokens(sink);
   tokens.write(std::as_bytes(session.tokens()));
   tokens.finish();
-  write_rows(kv_caches(session), header.length, sink);
-  write_rows(mtp_caches(session), header.mtp_length, sink);
+  write_rows(session.backend(), kv_caches(session), header.length, sink);
+  write_rows(session.backend(), mtp_caches(session), header.mtp_length, sink);
   SectionWriter recurrent(sink);
-  for (const std::span<std::byte> block : recurrent_blocks(session)) recurrent.write(block);
+  for (const Bytes& block : recurrent_blocks(session))
+    recurrent.write({HostBytes(session.backend(), block).data(), block.size});
   recurrent.finish();
 }
 
@@ -150,10 +157,10 @@ void read_v3(Session& session, const SnapshotModel& model, const SnapshotSource&
   const std::int64_t mtp_length = session.has_mtp() ? header.mtp_length : 0;
   try {
     // Checksums are compared again: what is read now need not be what was checked.
-    read_rows(kv_caches(session), header.kv_type, header.length, source,
+    read_rows(session.backend(), kv_caches(session), header.kv_type, header.length, source,
               header.sections[V3Header::Rows]);
     if (mtp_length > 0)
-      read_rows(mtp_caches(session), header.kv_type, mtp_length, source,
+      read_rows(session.backend(), mtp_caches(session), header.kv_type, mtp_length, source,
                 header.sections[V3Header::MtpRows]);
     read_recurrent(session, source, header.sections[V3Header::Recurrent]);
     session.adopt(tokens, mtp_length > 0 ? header.mtp_start : 0, mtp_length);

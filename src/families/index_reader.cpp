@@ -1,0 +1,269 @@
+#include "families/index_reader.h"
+
+#include <utility>
+
+#include "base/error.h"
+#include "source/tensor_lookup.h"
+
+namespace moeflux {
+namespace {
+
+// A small unquantized matrix [rows, cols], in memory as one vector [cols, rows].
+StoredVector find_transposed(const ModelSource& source, const std::string& module,
+                             std::int64_t rows, std::int64_t cols) {
+  const StoredMatrix matrix = find_matrix(source, module, rows, cols);
+  DType dtype = DType::F32;
+  switch (matrix.format.kind) {
+    case WeightKind::F32:
+      break;
+    case WeightKind::F16:
+      dtype = DType::F16;
+      break;
+    case WeightKind::BF16:
+      dtype = DType::BF16;
+      break;
+    default:
+      fail(Errc::Unsupported, "{}: {} is stored as {}, but must be F32, F16 or BF16", source.path(),
+           matrix.name, describe(matrix.format));
+  }
+  return {.name = matrix.name,
+          .dtype = dtype,
+          .size = rows * cols,
+          .data = matrix.data,
+          .columns = cols};
+}
+
+// A stack of equal matrices that lie one after the other, as one tall matrix.
+StoredMatrix find_tall_matrix(const ModelSource& source, const std::string& module, int count,
+                              std::int64_t rows, std::int64_t cols) {
+  StoredMatrix matrix = find_stacked_matrices(source, module, count, rows, cols).at(0);
+  if (matrix.format.kind == WeightKind::Fp8Block && rows % matrix.format.block != 0) {
+    // The scales of each begin with a block of their own; in a tall matrix blocks would go across.
+    fail(Errc::Unsupported,
+         "{}: tensor \"{}\" is FP8 with {} rows, which blocks of {} do not divide", source.path(),
+         matrix.name, rows, matrix.format.block);
+  }
+  matrix.rows *= count;
+  for (Extent* plane : {&matrix.data, &matrix.scales, &matrix.biases}) {
+    plane->bytes *= static_cast<std::uint64_t>(count);
+  }
+  return matrix;
+}
+
+}  // namespace
+
+std::string find_prefix(const ModelSource& source,
+                        std::initializer_list<std::string_view> candidates,
+                        std::string_view suffix) {
+  for (const std::string_view prefix : candidates) {
+    if (has_tensor(source, fmt::format("{}{}", prefix, suffix))) return std::string(prefix);
+  }
+  std::string tried;
+  for (const std::string_view prefix : candidates) tried += fmt::format(" {}{}", prefix, suffix);
+  fail(Errc::NotFound, "{}: no such tensor:{}", source.path(), tried);
+}
+
+IndexReader::IndexReader(const ModelSource& source, const ModelConfig& config, TensorNames names)
+    : source_(source), config_(config), names_(std::move(names)) {}
+
+ModelIndex IndexReader::read(bool head_is_tied) const {
+  ModelIndex index;
+  const int d = config_.d_model;
+  index.tensors.embed = find_matrix(source_, names_.trunk + "embed_tokens", config_.n_vocab, d);
+  index.tensors.final_norm = norm(names_.trunk + "norm.weight", d);
+  if (!head_is_tied) {
+    const std::string prefix =
+        find_prefix(source_, {"", "language_model.", "model."}, "lm_head.weight");
+    index.tensors.head = find_matrix(source_, prefix + "lm_head", config_.n_vocab, d);
+  }
+  for (int i = 0; i < config_.n_layers(); ++i) {
+    index.tensors.layers.push_back(layer(fmt::format("{}layers.{}.", names_.trunk, i),
+                                         config_.layers[static_cast<std::size_t>(i)],
+                                         index.experts));
+  }
+  if (config_.mtp) index.tensors.mtp = mtp(index.experts);
+  return index;
+}
+
+StoredVector IndexReader::norm(const std::string& name, std::int64_t size) const {
+  return find_vector(source_, name, size);
+}
+
+Layer<Stored> IndexReader::layer(const std::string& p, const LayerSpec& spec, Banks& banks) const {
+  Layer<Stored> t;
+  t.mixer_norm = norm(p + "input_layernorm.weight", config_.d_model);
+  t.ffn_norm = norm(p + "post_attention_layernorm.weight", config_.d_model);
+  std::visit([&](const auto& s) { t.mixer = mixer(p, s); }, spec.mixer);
+  if (const auto* s = std::get_if<MoeSpec>(&spec.ffn)) {
+    t.ffn = moe(p + names_.mlp, *s, banks);
+  } else {
+    t.ffn = ffn(p + names_.mlp, std::get<DenseFfnSpec>(spec.ffn));
+  }
+  return t;
+}
+
+MtpTensors<Stored> IndexReader::mtp(Banks& banks) const {
+  const MtpNames& names = names_.mtp;
+  const std::string& p = names.prefix;
+  const int d = config_.d_model;
+  return {
+      .embed_norm = norm(p + names.embed_norm + ".weight", d),
+      .hidden_norm = norm(p + names.hidden_norm + ".weight", d),
+      .fc = find_matrix(source_, p + names.fc, d, 2 * d),
+      .layer = layer(p + names.layer, *config_.mtp, banks),
+      .final_norm = norm(p + names.final_norm + ".weight", d),
+  };
+}
+
+// ---- mixers
+// -------------------------------------------------------------------------------------------------
+
+Attention<Stored> IndexReader::mixer(const std::string& layer, const AttentionSpec& s) const {
+  const std::string p = layer + names_.attention;
+  const int d = config_.d_model;
+  Attention<Stored> t{
+      .spec = s,
+      .q = linear(p + "q_proj", std::int64_t{s.n_heads} * s.query_head(), d, s.has_bias),
+      .k = linear(p + "k_proj", s.kv_dim(), d, s.has_bias),
+      .v = linear(p + "v_proj", s.kv_dim(), d, s.has_bias),
+      .o = linear(p + "o_proj", d, s.q_dim(), s.has_out_bias),
+      .q_norm = {},
+      .k_norm = {},
+      .sinks = {},
+  };
+  if (s.qk_norm != QkNorm::None) {
+    const bool whole = s.qk_norm == QkNorm::WholeRow;
+    t.q_norm = norm(p + "q_norm.weight", whole ? s.q_dim() : s.d_head);
+    t.k_norm = norm(p + "k_norm.weight", whole ? s.kv_dim() : s.d_head);
+  }
+  if (s.has_sinks) t.sinks = find_vector(source_, p + "sinks", s.n_heads);
+  return t;
+}
+
+GatedDelta<Stored> IndexReader::mixer(const std::string& layer, const GatedDeltaSpec& s) const {
+  const std::string p = layer + names_.delta;
+  const int d = config_.d_model;
+  return {
+      .spec = s,
+      .qkv = find_matrix(source_, p + "in_proj_qkv", s.conv_dim(), d),
+      .z = find_matrix(source_, p + "in_proj_z", s.value_dim(), d),
+      .b = find_matrix(source_, p + "in_proj_b", s.n_value_heads, d),
+      .a = find_matrix(source_, p + "in_proj_a", s.n_value_heads, d),
+      .out = find_matrix(source_, p + "out_proj", d, s.value_dim()),
+      // [C, 1, K] and [C, K, 1] hold the same bytes.
+      .conv = find_transposed(source_, p + "conv1d", s.conv_dim(), s.conv_width),
+      .a_log = find_vector(source_, p + "A_log", s.n_value_heads),
+      .dt_bias = find_vector(source_, p + "dt_bias", s.n_value_heads),
+      .norm = find_vector(source_, p + "norm.weight", s.d_value),
+  };
+}
+
+LatentAttention<Stored> IndexReader::mixer(const std::string& layer, const MlaSpec& s) const {
+  const std::string p = layer + names_.attention;
+  const std::int64_t d = config_.d_model;
+  const std::int64_t q_dim = std::int64_t{s.n_heads} * s.d_query();
+  LatentAttention<Stored> t;
+  t.spec = s;
+  if (s.q_rank > 0) {
+    t.q_a = find_matrix(source_, p + "q_a_proj", s.q_rank, d);
+    t.q_a_norm = find_vector(source_, p + "q_a_layernorm.weight", s.q_rank);
+    t.q = find_matrix(source_, p + "q_b_proj", q_dim, s.q_rank);
+  } else {
+    t.q = find_matrix(source_, p + "q_proj", q_dim, d);
+  }
+  t.kv_a = find_matrix(source_, p + "kv_a_proj_with_mqa", s.d_row(), d);
+  t.kv_a_norm = find_vector(source_, p + "kv_a_layernorm.weight", s.kv_rank);
+  if (has_module(source_, p + "embed_q")) {
+    t.embed_q = find_tall_matrix(source_, p + "embed_q", s.n_heads, s.kv_rank, s.d_nope);
+    t.unembed = find_tall_matrix(source_, p + "unembed_out", s.n_heads, s.d_value, s.kv_rank);
+  } else {
+    t.kv_b = find_matrix(source_, p + "kv_b_proj", std::int64_t{s.n_heads} * (s.d_nope + s.d_value),
+                         s.kv_rank);
+  }
+  t.o = find_matrix(source_, p + "o_proj", d, std::int64_t{s.n_heads} * s.d_value);
+  return t;
+}
+
+// ---- feed-forwards
+// -------------------------------------------------------------------------------------------------
+
+Linear<Stored> IndexReader::linear(const std::string& module, std::int64_t rows, std::int64_t cols,
+                                   bool has_bias) const {
+  Linear<Stored> t;
+  t.weight = find_matrix(source_, module, rows, cols);
+  if (has_bias) t.bias = find_vector(source_, module + ".bias", rows);
+  return t;
+}
+
+FeedForward<Stored> IndexReader::ffn(const std::string& p, const DenseFfnSpec& s) const {
+  const int d = config_.d_model;
+  return {
+      .spec = s,
+      .gate = linear(p + "gate_proj", s.d_ff, d, s.has_bias),
+      .up = linear(p + "up_proj", s.d_ff, d, s.has_bias),
+      .down = linear(p + "down_proj", d, s.d_ff, s.has_bias),
+  };
+}
+
+Moe<Stored> IndexReader::moe(const std::string& p, const MoeSpec& s, Banks& banks) const {
+  const int d = config_.d_model;
+  Moe<Stored> t;
+  t.spec = s;
+  t.bank = static_cast<int>(banks.size());
+  banks.push_back(experts(p, s));
+  if (s.has_expert_bias) read_expert_biases(p, t);
+  t.router = linear(p + names_.router, s.n_experts, d, s.router.has_bias);
+  if (s.router.has_correction_bias) {
+    t.correction_bias = find_vector(source_, p + names_.correction_bias, s.n_experts);
+  }
+  if (s.d_shared > 0) {
+    t.shared = ffn(p + names_.shared, {.d_ff = s.d_shared, .activation = s.activation});
+  }
+  if (s.shared_is_gated) t.shared_gate = find_matrix(source_, p + names_.shared_gate, 1, d);
+  return t;
+}
+
+// In whichever form the checkpoint stores them: stacked (`switch_mlp.*`), fused
+// (`experts.gate_up_proj`, gate rows first) or one by one (`experts.0.gate_proj`).
+ExpertBank IndexReader::experts(const std::string& mlp, const MoeSpec& s) const {
+  const int d = config_.d_model;
+  const auto stack = [&](const std::string& module, std::int64_t rows, std::int64_t cols) {
+    return find_stacked_matrices(source_, mlp + module, s.n_experts, rows, cols);
+  };
+  for (const std::string form : {"switch_mlp.", "experts."}) {
+    if (has_module(source_, mlp + form + "gate_up_proj")) {
+      const StoredExpertBank fused = stack(form + "gate_up_proj", 2 * s.d_expert, d);
+      return {.gate = fused.slice(0, s.d_expert),
+              .up = fused.slice(s.d_expert, s.d_expert),
+              .down = stack(form + "down_proj", d, s.d_expert)};
+    }
+    if (has_module(source_, mlp + form + "gate_proj")) {
+      return {.gate = stack(form + "gate_proj", s.d_expert, d),
+              .up = stack(form + "up_proj", s.d_expert, d),
+              .down = stack(form + "down_proj", d, s.d_expert)};
+    }
+  }
+  const auto each = [&](const std::string& projection, std::int64_t rows, std::int64_t cols) {
+    std::vector<StoredMatrix> matrices;
+    for (int e = 0; e < s.n_experts; ++e) {
+      matrices.push_back(
+          find_matrix(source_, fmt::format("{}experts.{}.{}", mlp, e, projection), rows, cols));
+    }
+    return StoredExpertBank(std::move(matrices));
+  };
+  return {.gate = each(names_.gate, s.d_expert, d),
+          .up = each(names_.up, s.d_expert, d),
+          .down = each(names_.down, d, s.d_expert)};
+}
+
+// Of stacked experts, beside their matrices.
+void IndexReader::read_expert_biases(const std::string& mlp, Moe<Stored>& moe) const {
+  const MoeSpec& s = moe.spec;
+  const std::string p =
+      mlp + (has_module(source_, mlp + "switch_mlp.gate_proj") ? "switch_mlp." : "experts.");
+  moe.gate_bias = find_vector(source_, p + "gate_proj.bias", s.d_expert, s.n_experts);
+  moe.up_bias = find_vector(source_, p + "up_proj.bias", s.d_expert, s.n_experts);
+  moe.down_bias = find_vector(source_, p + "down_proj.bias", config_.d_model, s.n_experts);
+}
+
+}  // namespace moeflux
