@@ -78,7 +78,7 @@ class ExpertStreamer {
     // needs.
     std::uint64_t host_bytes = 0;
     std::string policy = std::string(kDefaultPolicy);
-    std::unique_ptr<AsyncReader> reader;  // over the source's disk files; null: made here
+    std::unique_ptr<AsyncReader> reader = {};  // over the source's disk files; null: made here
     // Experts that are read at the same time. More than keep the drive busy only wait for each
     // other there: see reads_to_keep_busy().
     int reads_at_once = 4;

@@ -259,15 +259,19 @@ TEST_F(MixedSlots, MemoryIsDividedByTheBytesOfTheExperts) {
        bytes += ExpertStore::kBlock) {
     const SlotCounts slots = store_.slots_for(bytes);
     const double part = static_cast<double>(bytes) / static_cast<double>(store_.all_bytes());
-    std::uint64_t left = bytes - std::min(bytes, store_.bytes_of(slots));
+    const std::uint64_t left = bytes - std::min(bytes, store_.bytes_of(slots));
     for (std::size_t c = 0; c < classes.size(); ++c) {
       const auto n = static_cast<double>(classes[c].n_experts);
       EXPECT_GE(slots[c], 1u);
       EXPECT_LE(slots[c], classes[c].n_experts);
       EXPECT_GE(static_cast<double>(slots[c]), std::min(part, 1.0) * n - 2);
-      if (slots[c] < classes[c].n_experts) EXPECT_LT(left, classes[c].slot_bytes);
+      if (slots[c] < classes[c].n_experts) {
+        EXPECT_LT(left, classes[c].slot_bytes);
+      }
     }
-    if (bytes >= store_.floor_bytes(1)) EXPECT_LE(store_.bytes_of(slots), bytes);
+    if (bytes >= store_.floor_bytes(1)) {
+      EXPECT_LE(store_.bytes_of(slots), bytes);
+    }
   }
   EXPECT_EQ(store_.bytes_of(store_.slots_for(UINT64_MAX)), store_.all_bytes());
 }
