@@ -77,7 +77,6 @@ class FakeBackend final : public Backend {
     return arranged(format, options_.in_panels);
   }
   std::uint64_t scratch_bytes() const override { return 0; }
-  std::uint64_t scratch_needed(const WidestOps&) const override { return 0; }
 
   void upload(std::span<const std::byte>, const Bytes&) override { no(); }
   void download(const Bytes&, std::span<std::byte>) override { no(); }
