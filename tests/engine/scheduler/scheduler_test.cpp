@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "engine/generate.h"
 #include "engine/scheduler/scheduler_jobs.h"
 #include "support/expect_error.h"
 #include "support/random.h"
