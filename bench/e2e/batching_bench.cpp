@@ -47,8 +47,8 @@ EngineOptions engine_options(const Arguments& arguments, int n_sessions) {
 }
 
 // Random tokens differ in every session and round: no two share a topic.
-JobRequest job(const Engine& engine, const Arguments& arguments, std::uint64_t number) {
-  JobRequest request;
+AnswerRequest job(const Engine& engine, const Arguments& arguments, std::uint64_t number) {
+  AnswerRequest request;
   std::uint64_t state = arguments.seed * 1000 + number;
   for (int i = 0; i < 12; ++i) {
     state = state * 6364136223846793005u + 1442695040888963407u;

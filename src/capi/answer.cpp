@@ -26,9 +26,9 @@ int stop_reason(StopReason reason, bool by_callback) {
   return MF_STOP_END;
 }
 
-GenerateRequest request_of(const mf_ctx& ctx, const mf_generate_params& params,
-                           std::span<const TokenId> prompt) {
-  GenerateRequest request;
+AnswerRequest request_of(const mf_ctx& ctx, const mf_generate_params& params,
+                         std::span<const TokenId> prompt) {
+  AnswerRequest request;
   request.prompt.assign(prompt.begin(), prompt.end());
   request.sampling = sampling_params(params.sampling, ctx.engine().source());
   if (params.max_tokens < 0)
@@ -38,8 +38,6 @@ GenerateRequest request_of(const mf_ctx& ctx, const mf_generate_params& params,
   for (std::size_t i = 0; i < params.n_stop; ++i)
     request.stop.emplace_back(&need(params.stop[i], "stop string"));
   request.ignore_end = params.ignore_end != 0;
-  const bool drafts = params.no_drafts == 0 && ctx.engine().max_drafts() > 0;
-  request.drafts = {.mtp = drafts, .ngram = drafts};
   if (params.tokens_capacity > 0) need(params.tokens, "tokens");
   return request;
 }
@@ -121,14 +119,15 @@ mf_status mf_generate(mf_ctx* ctx, int seq_id, const int32_t* prompt, size_t n_p
     if (result != nullptr) write_result(result, mf_generate_result{}, "mf_generate_result");
 
     Evaluation evaluation(need(ctx, "ctx"));
-    const GenerateRequest request = request_of(*ctx, given, tokens);
+    const AnswerRequest request = request_of(*ctx, given, tokens);
     check_append(*ctx, seq_id, std::nullopt, tokens);
     Session& session = sequence(*ctx, seq_id);
 
     bool by_callback = false;
     const std::int64_t start = session.length();
-    GenerateEvents events;
-    events.cancelled = [&] {
+    GenerateOptions options;
+    options.drafts = {.mtp = given.no_drafts == 0, .ngram = given.no_drafts == 0};
+    options.events.cancelled = [&] {
       const auto done = static_cast<std::uint64_t>(session.length() - start);
       if (done < n_prompt && ctx->progress != nullptr &&
           ctx->progress(done, n_prompt, ctx->progress_user) != 0)
@@ -136,12 +135,12 @@ mf_status mf_generate(mf_ctx* ctx, int seq_id, const int32_t* prompt, size_t n_p
       return by_callback || evaluation.cancelled();
     };
     if (given.on_text != nullptr) {
-      events.on_text = [&](std::string_view text) {
+      options.events.on_text = [&](std::string_view text) {
         if (!by_callback && given.on_text(text.data(), text.size(), given.user) != 0)
           by_callback = true;
       };
     }
-    const GenerateResult answer = generate(ctx->engine(), session, request, events);
+    const GenerateResult answer = generate(ctx->engine(), session, request, options);
     const std::size_t n = std::min(answer.tokens.size(), given.tokens_capacity);
     std::copy_n(answer.tokens.begin(), n, given.tokens);
     if (result != nullptr)

@@ -30,45 +30,27 @@ std::string default_prefix_directory() {
   return home ? *home + "/moeflux/prefixes" : "";
 }
 
-PrefixSession::PrefixSession(Engine& engine, const PrefixOptions& options, bool is_chat)
-    : engine_(engine) {
+PrefixSession::PrefixSession(Engine& engine, const PrefixOptions& options, bool is_chat) {
   const bool named = options.store != "on" && options.store != "auto";
-  if (options.store == "off" || (options.store == "auto" && !is_chat)) return;
-  PrefixStoreOptions store;
-  store.directory = named ? options.store : default_prefix_directory();
-  if (options.size) store.max_bytes = parse_size(*options.size, "--prefix-size");
-  if (store.directory.empty()) {
-    warning_ = "no prefix store: there is no home for it; name a directory with --prefix-store";
-    return;
+  if (options.store != "off" && (options.store != "auto" || is_chat)) {
+    PrefixStoreOptions store;
+    store.directory = named ? options.store : default_prefix_directory();
+    if (options.size) store.max_bytes = parse_size(*options.size, "--prefix-size");
+    if (store.directory.empty())
+      warning_ = "no prefix store: there is no home for it; name a directory with --prefix-store";
+    else
+      store_.emplace(std::move(store), prefix_identity(engine));
   }
-  store_.emplace(std::move(store), prefix_identity(engine));
-}
-
-GenerateResult PrefixSession::answer(Session& session, const GenerateRequest& request,
-                                     const PrefixPoints& points, const GenerateEvents& events) {
-  n_prompt_ = std::ssize(request.prompt);
-  if (!store_ || n_prompt_ == 0 ||
-      n_prompt_ > session.max_length())  // generate() says what is wrong
-    return generate(engine_, session, request, events);
-  SessionSync sync(engine_, &*store_);
-  GenerateEvents with_store = events;
-  with_store.feed_prompt = [&](std::span<const TokenId> prompt, const FeedTokens& feed) {
-    reused_ = sync.sync(session, prompt);
-    sync.feed(session, prompt, points.positions, feed);
-  };
-  const GenerateResult result = generate(engine_, session, request, with_store);
-  if (points.answer_stays && result.reason != StopReason::Cancelled) sync.remember(session);
-  return result;
+  sync_.emplace(engine, store_ ? &*store_ : nullptr);
 }
 
 void PrefixSession::read_ahead(Session& session, std::span<const TokenId> tokens,
                                const std::function<bool()>& cancelled) {
-  const auto n = static_cast<std::int64_t>(tokens.size());
-  if (!store_ || n < 2 || n > session.max_length()) return;
-  SessionSync sync(engine_, &*store_);
-  sync.sync(session, tokens);
+  const auto n = std::ssize(tokens);
+  if (n < 2 || n > session.max_length()) return;
+  sync_->sync(session, tokens);
   try {
-    sync.prefill(session, tokens, std::span(&n, 1), cancelled);
+    sync_->prefill(session, tokens, std::span(&n, 1), cancelled);
   } catch (const Error& error) {
     if (error.code() != Errc::Cancelled) throw;  // the answer is there; this was only for later
   }
@@ -78,13 +60,13 @@ std::string PrefixSession::warning() const {
   return store_ && warning_.empty() ? store_->warning() : warning_;
 }
 
-void PrefixSession::add_to(Json& result) const {
-  Json& usage = result["usage"];
+void PrefixSession::add_to(Json& json, const SyncResult& reused) const {
+  Json& usage = json["usage"];
   for (const char* count : {"prompt_tokens", "total_tokens"})
-    usage[count] = usage[count].get<std::int64_t>() + reused_.n_tokens;
-  usage["cached_tokens"] = reused_.n_tokens;
-  Json& prefix = result["prefix"];
-  prefix = {{"cached_tokens", reused_.n_tokens}, {"from", prefix_origin_name(reused_.origin)}};
+    usage[count] = usage[count].get<std::int64_t>() + reused.n_tokens;
+  usage["cached_tokens"] = reused.n_tokens;
+  Json& prefix = json["prefix"];
+  prefix = {{"cached_tokens", reused.n_tokens}, {"from", prefix_origin_name(reused.origin)}};
   if (!store_) return;
   const PrefixStoreStats& stats = store_->stats();
   prefix["directory"] = store_->options().directory;
@@ -94,11 +76,11 @@ void PrefixSession::add_to(Json& result) const {
   prefix["files_evicted"] = stats.files_evicted;
 }
 
-std::string PrefixSession::text() const {
+std::string PrefixSession::text(const SyncResult& reused, std::size_t n_prompt) const {
   if (!store_) return "";
   const PrefixStoreStats& stats = store_->stats();
   return fmt::format("{:<10}{:>6} of {} tokens of the prompt from the store, {} read, {} written\n",
-                     "prefix", reused_.n_tokens, n_prompt_, format_bytes(stats.bytes_read),
+                     "prefix", reused.n_tokens, n_prompt, format_bytes(stats.bytes_read),
                      format_bytes(stats.bytes_written));
 }
 

@@ -1,5 +1,5 @@
-// The prefix store as commands use it: an answer that reads only what no earlier run has read, and
-// leaves its own reading to later ones. docs/PREFIX_STORE.md.
+// The prefix store as commands use it: answers read only what no earlier run has read, and leave
+// their own reading to later ones. docs/PREFIX_STORE.md.
 #pragma once
 
 #include <optional>
@@ -31,24 +31,21 @@ class PrefixSession {
   PrefixSession(Engine& engine, const PrefixOptions& options, bool is_chat);
 
   bool is_on() const { return store_.has_value(); }
-  // generate() for an empty session; `request.prompt` is all of the prompt. What the result says of
-  // the prompt is of the tokens that were read.
-  GenerateResult answer(Session& session, const GenerateRequest& request,
-                        const PrefixPoints& points, const GenerateEvents& events);
+  SessionSync& sync() { return *sync_; }  // without a store it knows what the session holds
   // Reads what later prompts will begin with and keeps it.
   void read_ahead(Session& session, std::span<const TokenId> tokens,
                   const std::function<bool()>& cancelled);
 
-  std::string warning() const;      // why the store does not do what it could; empty: it does
-  void add_to(Json& result) const;  // of result_json()
-  std::string text() const;         // a line for --stats
+  std::string warning() const;  // why the store does not do what it could; empty: it does
+  // To result_json(), which counts the tokens of the prompt that were read.
+  void add_to(Json& json, const SyncResult& reused) const;
+  // A line for --stats.
+  std::string text(const SyncResult& reused, std::size_t n_prompt) const;
 
  private:
-  Engine& engine_;
   std::optional<PrefixStore> store_;
+  std::optional<SessionSync> sync_;
   std::string warning_;
-  SyncResult reused_;
-  std::int64_t n_prompt_ = 0;
 };
 
 }  // namespace moeflux::cli

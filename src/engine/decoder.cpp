@@ -13,20 +13,45 @@ std::uint64_t Decoder::bytes_needed(const ModelConfig& config, std::int64_t max_
   return rows + (config.mtp ? MtpDrafter::bytes_needed(config, max_batch) : 0);
 }
 
-Decoder::Decoder(Engine& engine, Session& session, const DraftOptions& options)
-    : engine_(engine), session_(session), options_(options) {
-  const int max_drafts = engine.max_drafts();
-  if (max_drafts == 0) options_ = {};
-  options_.mtp = options_.mtp && engine.config().mtp.has_value();
-  const std::int64_t n_vocab = engine.config().n_vocab;
-  const std::int64_t n_rows = options_.any() ? 1 + max_drafts : 1;
-  if (options_.any()) {
-    reservation_ = engine.budget().reserve(
-        "drafts", static_cast<std::uint64_t>((n_rows - 1) * n_vocab) * sizeof(float));
-  }
-  if (options_.mtp)
+Drafter::Drafter(Engine& engine, const DraftOptions& options) : engine_(engine), options_(options) {
+  if (engine.max_drafts() == 0) options_ = {};
+  if (options_.mtp && engine.config().mtp)
     mtp_.emplace(engine.forward(), engine.config(), engine.n_sampled(), engine.budget());
-  logits_.resize(static_cast<std::size_t>(n_rows * n_vocab));
+  options_.mtp = mtp_.has_value();
+}
+
+void Drafter::draft(Session& session, TokenId next, std::int64_t count,
+                    std::vector<TokenId>& drafts) {
+  if (!is_on()) return;
+  const int wanted = options_.depth.value_or(engine_.draft_governor().depth());
+  const int depth = static_cast<int>(std::min<std::int64_t>(
+      {wanted, count, engine_.max_drafts(), session.max_length() - session.length() - 1,
+       engine_.forward().max_tokens() - 1}));
+  if (depth <= 0) return;
+  if (options_.ngram) ngram_.draft(session.tokens(), next, depth, drafts);
+  if (drafts.empty() && mtp_) mtp_->draft(session, next, depth, drafts);
+}
+
+float* Drafter::hidden_rows(Session& session, std::int64_t n) {
+  return mtp_ ? mtp_->rows(session, n) : nullptr;
+}
+
+void Drafter::catch_up(Session& session) {
+  if (mtp_) mtp_->catch_up(session);
+}
+
+void Drafter::record(std::int64_t n_tokens, double seconds) {
+  if (is_on() && !options_.depth) engine_.draft_governor().record(n_tokens, seconds);
+}
+
+Decoder::Decoder(Engine& engine, Session& session, const DraftOptions& options)
+    : engine_(engine), session_(session), drafter_(engine, options) {
+  const auto n_vocab = static_cast<std::size_t>(engine.config().n_vocab);
+  const std::size_t draft_rows =
+      drafter_.is_on() ? n_vocab * static_cast<std::size_t>(engine.max_drafts()) : 0;
+  if (drafter_.is_on())
+    reservation_ = engine.budget().reserve("drafts", draft_rows * sizeof(float));
+  logits_.resize(n_vocab + draft_rows);
 }
 
 Decoder::~Decoder() {
@@ -42,24 +67,20 @@ std::span<const float> Decoder::prefill(std::span<const TokenId> tokens, std::in
                                         const std::function<bool()>& cancelled) {
   settle();
   Engine::PrefillHooks hooks{.cancelled = cancelled, .hidden = {}, .n_prompt = n_prompt};
-  if (mtp_) hooks.hidden = [this](std::int64_t n) { return mtp_->rows(session_, n); };
+  hooks.hidden = [this](std::int64_t n) { return drafter_.hidden_rows(session_, n); };
   engine_.prefill(session_, tokens, logits_, hooks);
   return row(0);
 }
 
-void Decoder::catch_up() {
-  if (mtp_) mtp_->catch_up(session_);
-}
-
-std::span<const float> Decoder::advance(TokenId token) {
+std::span<const float> Decoder::advance(TokenId token, std::int64_t max_drafts) {
   if (next_ < drafts_.size() && drafts_[next_] == token) {
     ++stats_.accepted;
     return row(++next_);
   }
-  tell_governor();
+  tell_drafter();
   settle();
   const auto start = std::chrono::steady_clock::now();
-  make_drafts(token);
+  drafter_.draft(session_, token, max_drafts, drafts_);
   tokens_.assign(1, token);
   tokens_.insert(tokens_.end(), drafts_.begin(), drafts_.end());
   const auto n = static_cast<std::int64_t>(tokens_.size());
@@ -67,7 +88,7 @@ std::span<const float> Decoder::advance(TokenId token) {
                   .tokens = tokens_,
                   .logits_of = LogitsOf::EveryToken,
                   .logits = logits_.data(),
-                  .hidden = mtp_ ? mtp_->rows(session_, n) : nullptr,
+                  .hidden = drafter_.hidden_rows(session_, n),
                   .n_drafts = n - 1};
   std::vector<TokenId> drafts;
   drafts.swap(drafts_);  // a pass that fails leaves nothing to take back
@@ -85,19 +106,8 @@ void Decoder::settle() {
   next_ = 0;
 }
 
-void Decoder::make_drafts(TokenId token) {
-  const std::int64_t room = session_.max_length() - session_.length() - 1;
-  const int wanted = options_.any() ? options_.depth.value_or(engine_.draft_governor().depth()) : 0;
-  const int depth = static_cast<int>(std::min<std::int64_t>(
-      {wanted, engine_.max_drafts(), room, engine_.forward().max_tokens() - 1}));
-  if (depth <= 0) return;
-  if (options_.ngram) ngram_.draft(session_.tokens(), token, depth, drafts_);
-  if (drafts_.empty() && mtp_) mtp_->draft(session_, token, depth, drafts_);
-}
-
-void Decoder::tell_governor() {
-  if (!options_.any() || options_.depth || pass_seconds_ == 0) return;
-  engine_.draft_governor().record(static_cast<std::int64_t>(next_) + 1, pass_seconds_);
+void Decoder::tell_drafter() {
+  if (pass_seconds_ > 0) drafter_.record(static_cast<std::int64_t>(next_) + 1, pass_seconds_);
   pass_seconds_ = 0;
 }
 

@@ -1,11 +1,8 @@
 #include "engine/generate.h"
 
-#include <algorithm>
 #include <chrono>
 
 #include "base/error.h"
-#include "engine/text_output.h"
-#include "runtime/sampling/sampler.h"
 
 namespace moeflux {
 namespace {
@@ -20,51 +17,47 @@ class Timer {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-}  // namespace
-
-std::string_view stop_reason_name(StopReason reason) {
-  switch (reason) {
-    case StopReason::EndToken:
-      return "end";
-    case StopReason::StopString:
-      return "stop";
-    case StopReason::MaxTokens:
-      return "length";
-    case StopReason::ContextFull:
-      return "context";
-    case StopReason::Cancelled:
-      return "cancelled";
+// Logits after the last token of the prompt. Throws Error(Cancelled).
+std::span<const float> read_prompt(Session& session, const AnswerRequest& request,
+                                   const GenerateOptions& options, Decoder& decoder,
+                                   GenerateResult& result) {
+  std::span<const float> logits;
+  const auto feed = [&](std::span<const TokenId> piece, std::int64_t n_prompt) {
+    logits = decoder.prefill(piece, n_prompt, options.events.cancelled);
+    result.n_prompt += std::ssize(piece);
+    if (options.sync != nullptr) decoder.catch_up();  // the session may be kept as it is now
+  };
+  const std::int64_t n_prompt = std::ssize(request.prompt);
+  // Where the prompt is empty or too long, reading it says so.
+  if (options.sync == nullptr || n_prompt == 0 || n_prompt > session.max_length()) {
+    feed(request.prompt, n_prompt);
+    return logits;
   }
-  return "?";
+  result.reused = options.sync->sync(session, request.prompt);
+  if (options.on_prompt)
+    options.on_prompt(n_prompt - result.reused.n_tokens, result.reused.n_tokens);
+  options.sync->feed(session, request.prompt, request.keep_at, feed);
+  return logits;
 }
 
-GenerateResult generate(Engine& engine, Session& session, const GenerateRequest& request,
-                        const GenerateEvents& events) {
-  request.sampling.validate();
-  GenerateResult result;
-  TextOutput text(engine.tokenizer(), request.stop, request.shown_special);
-  const auto emit = [&](const StopMatcher::Output& output) {  // false: a stop string is complete
-    result.text += output.text;
-    if (events.on_text && !output.text.empty()) events.on_text(output.text);
-    return !output.stopped_by.has_value();
-  };
-  const auto is_end = [&](TokenId token) {
-    const auto& ends = engine.stop_tokens();
-    return !request.ignore_end && std::find(ends.begin(), ends.end(), token) != ends.end();
-  };
+}  // namespace
 
+GenerateResult generate(Engine& engine, Session& session, const AnswerRequest& request,
+                        const GenerateOptions& options) {
+  GenerateResult result;
+  AnswerEvents events = options.events;
+  events.on_text = [&](std::string_view text) {
+    result.text += text;
+    if (options.events.on_text) options.events.on_text(text);
+  };
+  const std::int64_t n_before = options.sync != nullptr ? 0 : session.length();
+  Answer answer(engine, request, session.max_length() - n_before, std::move(events));
   const Activity before = activity_of(engine);
   const Timer prefill_time;
-  Decoder decoder(engine, session, request.drafts);
+  Decoder decoder(engine, session, options.drafts);
   std::span<const float> logits;
   try {
-    const auto feed = [&](std::span<const TokenId> piece, std::int64_t n_prompt) {
-      logits = decoder.prefill(piece, n_prompt, events.cancelled);
-      result.n_prompt += std::ssize(piece);
-      if (events.feed_prompt) decoder.catch_up();  // the session may be kept as it is now
-    };
-    events.feed_prompt ? events.feed_prompt(request.prompt, feed)
-                       : feed(request.prompt, std::ssize(request.prompt));
+    logits = read_prompt(session, request, options, decoder, result);
   } catch (const Error& error) {
     if (error.code() != Errc::Cancelled) throw;
     result.reason = StopReason::Cancelled;
@@ -77,55 +70,15 @@ GenerateResult generate(Engine& engine, Session& session, const GenerateRequest&
 
   const Timer decode_time;
   Sampler sampler;
-  std::vector<TokenId> history = request.prompt;
-  while (true) {
-    const auto n_valid = static_cast<std::size_t>(engine.n_sampled());
-    std::span<const std::uint8_t> allowed;
-    if (request.constraint != nullptr) allowed = request.constraint->allowed();
-    const TokenId token =
-        sampler.sample({.logits = logits,
-                        .n_valid = n_valid,
-                        .allowed = allowed.first(std::min(allowed.size(), n_valid)),
-                        .history = history,
-                        .n_prompt = request.prompt.size(),
-                        .step = result.tokens.size()},
-                       request.sampling);
-    history.push_back(token);
-    if (is_end(token)) {
-      result.reason = StopReason::EndToken;
-      break;
-    }
-    result.tokens.push_back(token);
-    if (request.constraint != nullptr) request.constraint->accept(token);
-    if (!emit(text.feed(token))) {
-      result.reason = StopReason::StopString;
-      break;
-    }
-    if (request.constraint != nullptr && request.constraint->must_end()) {
-      result.reason = StopReason::EndToken;
-      break;
-    }
-    if (request.max_tokens > 0 &&
-        static_cast<std::int64_t>(result.tokens.size()) >= request.max_tokens) {
-      result.reason = StopReason::MaxTokens;
-      break;
-    }
-    if (decoder.length() == session.max_length()) {
-      result.reason = StopReason::ContextFull;
-      break;
-    }
-    if (events.cancelled && events.cancelled()) {
-      result.reason = StopReason::Cancelled;
-      break;
-    }
-    logits = decoder.advance(token);
-  }
+  while (answer.draw(sampler, logits)) logits = decoder.advance(answer.last(), answer.max_drafts());
   decoder.settle();
-  if (result.reason != StopReason::StopString && !emit(text.finish()))
-    result.reason = StopReason::StopString;
+  result.tokens.assign(answer.tokens().begin(), answer.tokens().end());
+  result.reason = answer.reason();
   result.decode_seconds = decode_time.seconds();
   result.decode = activity_of(engine) - between;
   result.drafts = decoder.stats();
+  if (options.sync != nullptr && options.keep_answer && result.reason != StopReason::Cancelled)
+    options.sync->remember(session);
   return result;
 }
 

@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "base/suggestion.h"
-#include "engine/parameter_count.h"
 #include "families/family.h"
+#include "model/map_tensors.h"
 #include "source/container.h"
 #include "source/flash_moe.h"
 #include "source/safetensors.h"
@@ -200,6 +200,12 @@ const CatalogEntry* find_called(const std::vector<CatalogEntry>& models, std::st
   return find_only(models, name, [&](const auto& n) { return lower(last_part(n)) == low; });
 }
 
+struct MatrixCounter {
+  std::int64_t* n;
+  void operator()(const StoredMatrix& matrix) const { *n += matrix.rows * matrix.cols; }
+  void operator()(const StoredVector&) const {}
+};
+
 }  // namespace
 
 std::vector<CatalogEntry> list_models(const std::string& directory) {
@@ -240,6 +246,26 @@ std::vector<CatalogEntry> ModelCatalog::list() {
   std::vector<CatalogEntry> entries;
   for (const Known& each : known_) entries.push_back(each.opened);
   return entries;
+}
+
+ParameterCount count_parameters(const ModelIndex& index) {
+  ParameterCount count;
+  std::int64_t n_expert = 0;
+  for_each_tensor(index.tensors, MatrixCounter{&count.n_parameters});
+  for (const ExpertBank& bank : index.experts) {
+    for (const StoredExpertBank* matrices : {&bank.gate, &bank.up, &bank.down}) {
+      for (int i = 0; i < matrices->count(); ++i) {
+        const StoredMatrix matrix = matrices->at(i);
+        n_expert += matrix.rows * matrix.cols;
+        count.expert_bytes += matrix.bytes();
+      }
+    }
+  }
+  count.n_parameters += n_expert;
+  if (n_expert > 0)
+    count.expert_bits =
+        8.0 * static_cast<double>(count.expert_bytes) / static_cast<double>(n_expert);
+  return count;
 }
 
 }  // namespace moeflux

@@ -13,6 +13,8 @@
 #include <string_view>
 #include <vector>
 
+#include "model/blocks.h"
+
 namespace moeflux {
 
 struct CatalogEntry {
@@ -60,5 +62,14 @@ class ModelCatalog {
   std::optional<std::chrono::steady_clock::time_point> looked_;
   std::vector<Known> known_;  // sorted by name
 };
+
+// How many weights a model has, and how they are stored: what people call its size.
+struct ParameterCount {
+  std::int64_t n_parameters = 0;   // of matrices; vectors are too few to count
+  std::uint64_t expert_bytes = 0;  // of routed experts, as stored
+  double expert_bits = 0;          // of a weight of theirs, scales included; 0 where there are none
+};
+
+ParameterCount count_parameters(const ModelIndex& index);
 
 }  // namespace moeflux

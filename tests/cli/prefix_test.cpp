@@ -9,7 +9,7 @@
 
 #include "base/json.h"
 #include "cli/program.h"
-#include "engine/prefix/prefix_store_worth.h"
+#include "engine/prefix/prefix_store.h"
 #include "support/paths.h"
 
 namespace moeflux::test {

@@ -37,7 +37,7 @@ TEST(DecoderTest, EveryKindOfDraftGivesThePlainAnswer) {
   Engine plain(demo(), options(0));
   Engine drafting(demo(), options(3));
   ASSERT_EQ(drafting.max_drafts(), 3);
-  GenerateRequest request;
+  AnswerRequest request;
   request.max_tokens = 60;
   request.ignore_end = true;
   for (const double temperature : {0.0, 0.9}) {
@@ -50,9 +50,8 @@ TEST(DecoderTest, EveryKindOfDraftGivesThePlainAnswer) {
     for (const DraftOptions& drafts :
          {DraftOptions{.mtp = true, .depth = 1}, DraftOptions{.mtp = true, .depth = 3},
           DraftOptions{.ngram = true, .depth = 3}, DraftOptions{.mtp = true, .ngram = true}}) {
-      request.drafts = drafts;
       Session session = drafting.new_session();
-      const GenerateResult result = generate(drafting, session, request);
+      const GenerateResult result = generate(drafting, session, request, {.drafts = drafts});
       EXPECT_EQ(result.tokens, want.tokens);
       EXPECT_EQ(result.text, want.text);
       // The session is left as plain decoding leaves it.
@@ -64,7 +63,6 @@ TEST(DecoderTest, EveryKindOfDraftGivesThePlainAnswer) {
         EXPECT_GT(result.drafts.accepted, 10);
       }
     }
-    request.drafts = {};
   }
 }
 
@@ -90,14 +88,14 @@ TEST(DecoderTest, LogitsAreThoseOfPlainDecodingBitByBit) {
 TEST(DecoderTest, DraftsStopAtTheEndOfTheContext) {
   EngineOptions small = options(3);
   Engine probe(demo(), small);
-  GenerateRequest request;
+  AnswerRequest request;
   request.prompt = question(probe, "What is 2 + 3?");
   request.ignore_end = true;
-  request.drafts = {.mtp = true, .depth = 3};
   small.context_length = static_cast<std::int64_t>(request.prompt.size()) + 9;
   Engine engine(demo(), small);
   Session session = engine.new_session();
-  const GenerateResult result = generate(engine, session, request);
+  const GenerateResult result =
+      generate(engine, session, request, {.drafts = {.mtp = true, .depth = 3}});
   EXPECT_EQ(result.reason, StopReason::ContextFull);
   EXPECT_EQ(result.tokens.size(), 10u);
   EXPECT_EQ(session.length(), engine.context_length());
@@ -108,13 +106,13 @@ TEST(DecoderTest, AHeadThatMissedABeginningStillHelps) {
   const std::vector<TokenId> prompt = question(engine, "What is 12 + 30?");
   Session session = engine.new_session();
   engine.prefill(session, std::span(prompt).first(prompt.size() - 2));  // the head sees nothing
-  GenerateRequest request;
+  AnswerRequest request;
   request.prompt = {prompt.end() - 2, prompt.end()};
   request.max_tokens = 40;
   request.ignore_end = true;
   request.sampling.temperature = 0;
-  request.drafts = {.mtp = true, .depth = 1};
-  const GenerateResult result = generate(engine, session, request);
+  const GenerateResult result =
+      generate(engine, session, request, {.drafts = {.mtp = true, .depth = 1}});
   EXPECT_GT(result.drafts.accepted, 3);
 }
 

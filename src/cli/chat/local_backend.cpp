@@ -6,7 +6,6 @@
 #include "cli/conversation.h"
 #include "cli/options/model_options.h"
 #include "cli/reports/run_stats.h"
-#include "engine/prefix/session_sync.h"
 #include "text/replies/reply_history.h"
 
 namespace moeflux::cli {
@@ -67,18 +66,8 @@ LocalBackend::LocalBackend(std::unique_ptr<Engine> engine, const PrefixOptions& 
       drafts_(drafts),
       read_ahead_(prefix.ahead),
       defaults_(resolve_sampling({}, engine_->source())),
-      session_(engine_->new_session()) {
-  if (prefix.store == "off") return;
-  const bool named = prefix.store != "on" && prefix.store != "auto";
-  PrefixStoreOptions options;
-  options.directory = named ? prefix.store : default_prefix_directory();
-  if (prefix.size) options.max_bytes = parse_size(*prefix.size, "--prefix-size");
-  if (options.directory.empty()) {
-    warning_ = "no prefix store: there is no home for it; name a directory with --prefix-store";
-    return;
-  }
-  store_.emplace(std::move(options), prefix_identity(*engine_));
-}
+      session_(engine_->new_session()),
+      prefix_(*engine_, prefix, /*is_chat=*/true) {}
 
 const ReplyProfile& LocalBackend::profile(bool with_tools) {
   std::optional<ReplyProfile>& known = with_tools ? tool_profile_ : profile_;
@@ -107,33 +96,18 @@ void LocalBackend::check_length(const Prompt& prompt) const {
        n, session_.max_length());
 }
 
-GenerateResult LocalBackend::generate_from(const Prompt& prompt, const GenerateRequest& request,
-                                           GenerateEvents events, const ChatEvents& chat_events) {
-  const ChatTemplate& chat_template = engine_->chat_template(has_tools(prompt.chat));
-  const PrefixPoints points =
-      find_prefix_points(chat_template, engine_->tokenizer(), prompt.chat, prompt.tokens);
-  SessionSync sync(*engine_, store_ ? &*store_ : nullptr);
-  events.feed_prompt = [&](std::span<const TokenId> tokens, const FeedTokens& feed) {
-    reused_ = sync.sync(session_, tokens);
-    if (chat_events.on_prompt)
-      chat_events.on_prompt(std::ssize(tokens) - reused_.n_tokens, reused_.n_tokens);
-    sync.feed(session_, tokens, points.positions, feed);
-  };
-  GenerateResult result = generate(*engine_, session_, request, events);
-  if (points.answer_stays && result.reason != StopReason::Cancelled) sync.remember(session_);
-  return result;
-}
-
 ChatReply LocalBackend::answer(const ChatQuestion& question, const ChatEvents& events) {
   last_prompt_.reset();
   const Clock::time_point start = Clock::now();
   Prompt prompt = encode(question);
   check_length(prompt);
-  GenerateRequest request;
+  AnswerRequest request;
   request.prompt = prompt.tokens;
   request.sampling = resolve_sampling(question.sampling, engine_->source());
   request.max_tokens = question.max_tokens;
-  request.drafts = drafts_;
+  const PrefixPoints points = find_prefix_points(engine_->chat_template(has_tools(prompt.chat)),
+                                                 engine_->tokenizer(), prompt.chat, prompt.tokens);
+  request.keep_at = points.positions;
 
   ChatReply answer;
   ReplyOptions options;
@@ -143,19 +117,22 @@ ChatReply LocalBackend::answer(const ChatQuestion& question, const ChatEvents& e
   request.shown_special = special_marker_tokens(
       has_tools(prompt.chat) ? format : ReplyFormat::Plain, engine_->tokenizer());
   ReplyStream stream(make_reply_parser(format, options), events, answer.reply);
-  GenerateEvents generate_events;
-  generate_events.cancelled = events.cancelled;
-  generate_events.on_text = [&](std::string_view text) {
+  GenerateOptions generating;
+  generating.drafts = drafts_;
+  generating.sync = &prefix_.sync();
+  generating.keep_answer = points.answer_stays;
+  generating.on_prompt = events.on_prompt;
+  generating.events.cancelled = events.cancelled;
+  generating.events.on_text = [&](std::string_view text) {
     if (answer.first_token_seconds == 0) answer.first_token_seconds = seconds_since(start);
     stream.feed(text);
   };
-  reused_ = {};
-  last_ = generate_from(prompt, request, generate_events, events);
+  last_ = generate(*engine_, session_, request, generating);
   stream.finish(last_->reason == StopReason::EndToken ? ReplyEnd::Complete : ReplyEnd::Cut);
 
   answer.end = end_of(last_->reason);
   answer.n_prompt = std::ssize(prompt.tokens);
-  answer.n_cached = reused_.n_tokens;
+  answer.n_cached = last_->reused.n_tokens;
   answer.n_answer = std::ssize(last_->tokens);
   answer.prompt_seconds = last_->prefill_seconds;
   answer.answer_seconds = last_->decode_seconds;
@@ -175,28 +152,20 @@ void LocalBackend::between_turns(const std::function<bool()>& cancelled) {
   const std::vector<TokenId> tokens =
       next_turn_prefix(engine_->chat_template(has_tools(prompt.chat)), engine_->tokenizer(),
                        prompt.chat, last_answer_);
-  const auto n = std::ssize(tokens);
-  if (n < 2 || n > session_.max_length()) return;
-  SessionSync sync(*engine_, store_ ? &*store_ : nullptr);
-  sync.sync(session_, tokens);
-  try {
-    sync.prefill(session_, tokens, std::span(&n, 1), cancelled);
-  } catch (const Error& error) {
-    if (error.code() != Errc::Cancelled) throw;
-  }
+  prefix_.read_ahead(session_, tokens, cancelled);
 }
 
 std::string LocalBackend::statistics() const {
   if (!last_) return "";
   return fmt::format("{}{:<10}{:>6} tokens of the prompt were there already, from: {}\n",
-                     stats_text(*engine_, *last_), "prefix", reused_.n_tokens,
-                     prefix_origin_name(reused_.origin));
+                     stats_text(*engine_, *last_), "prefix", last_->reused.n_tokens,
+                     prefix_origin_name(last_->reused.origin));
 }
 
 std::string LocalBackend::warning() {
-  std::string text = std::exchange(warning_, {});
-  if (text.empty() && store_ && !store_has_warned_) text = store_->warning();
-  store_has_warned_ = store_has_warned_ || !text.empty();
+  if (has_warned_) return "";
+  std::string text = prefix_.warning();
+  has_warned_ = !text.empty();
   return text;
 }
 

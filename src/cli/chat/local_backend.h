@@ -40,8 +40,6 @@ class LocalBackend : public ChatBackend {
   };
   Prompt encode(const ChatQuestion& question);
   void check_length(const Prompt& prompt) const;
-  GenerateResult generate_from(const Prompt& prompt, const GenerateRequest& request,
-                               GenerateEvents events, const ChatEvents& chat_events);
   const ReplyProfile& profile(bool with_tools);
 
   std::unique_ptr<Engine> engine_;
@@ -49,11 +47,9 @@ class LocalBackend : public ChatBackend {
   bool read_ahead_;
   SamplingParams defaults_;
   Session session_;
-  std::optional<PrefixStore> store_;
-  std::string warning_;
-  bool store_has_warned_ = false;
+  PrefixSession prefix_;
+  bool has_warned_ = false;
   std::optional<ReplyProfile> profile_, tool_profile_;
-  SyncResult reused_;
   std::optional<GenerateResult> last_;
   std::optional<Prompt> last_prompt_;  // of a complete answer, to read ahead from
   std::string last_answer_;

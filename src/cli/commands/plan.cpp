@@ -11,7 +11,7 @@
 #include "cli/options/model_argument.h"
 #include "cli/reports/plan_report.h"
 #include "engine/measure/doctor.h"
-#include "engine/measure/measure_kernels.h"
+#include "engine/measure/measure_speed.h"
 #include "io/make_reader.h"
 #include "quant/panels.h"
 

@@ -113,7 +113,7 @@ int run(const RunOptions& options, const std::vector<std::string>& arguments) {
   const InterruptGuard guard;
   const std::unique_ptr<Engine> engine = open_engine(model, options.model, options.general);
   const Prompt prompt = encode_prompt(*engine, options, text);
-  GenerateRequest request;
+  AnswerRequest request;
   request.prompt = prompt.tokens;
   request.sampling = resolve_sampling(options.sampling, engine->source());
   request.max_tokens = options.max_tokens;
@@ -121,7 +121,6 @@ int run(const RunOptions& options, const std::vector<std::string>& arguments) {
   if (prompt.chat)  // the end of a thought must be seen
     request.shown_special = special_marker_tokens(ReplyFormat::Plain, engine->tokenizer());
   request.ignore_end = options.ignore_end;
-  request.drafts = parse_drafts(options.model);
   if (options.model.draft.starts_with("mtp") && !engine->config().mtp)
     options.general.note("--draft mtp: the model has no head that predicts further tokens");
   options.general.detail(fmt::format("{}: {} on {}, context {}, prompt {} tokens, seed {}", model,
@@ -134,18 +133,25 @@ int run(const RunOptions& options, const std::vector<std::string>& arguments) {
       !is_plainly_text(words[0], /*more_follows=*/true))
     options.general.note(fmt::format("\"{}\" is the prompt: no model is called that", words[0]));
   AnswerPrinter printer(prompt.opens_thought, options.general.color_on_stdout());
-  GenerateEvents events;
-  events.cancelled = [] { return interrupted(); };
-  if (!options.json) events.on_text = [&](std::string_view piece) { printer.write(piece); };
+  GenerateOptions generating;
+  generating.drafts = parse_drafts(options.model);
+  generating.events.cancelled = [] { return interrupted(); };
+  if (!options.json)
+    generating.events.on_text = [&](std::string_view piece) { printer.write(piece); };
   Session session = engine->new_session();
   PrefixSession prefix(*engine, options.prefix, options.conversation.messages.has_value());
-  const PrefixPoints points = prefix.is_on() ? prefix_points(*engine, prompt) : PrefixPoints();
-  const GenerateResult result = prefix.answer(session, request, points, events);
+  if (prefix.is_on()) {
+    const PrefixPoints points = prefix_points(*engine, prompt);
+    request.keep_at = points.positions;
+    generating.sync = &prefix.sync();
+    generating.keep_answer = points.answer_stays;
+  }
+  const GenerateResult result = generate(*engine, session, request, generating);
 
   save_profile(*engine, options.general);
   if (options.json) {
     Json json = result_json(*engine, request, result, options.stats);
-    prefix.add_to(json);
+    prefix.add_to(json, result.reused);
     write_stdout(dump_json(json) + "\n");
   } else {
     printer.finish();
@@ -154,10 +160,12 @@ int run(const RunOptions& options, const std::vector<std::string>& arguments) {
     options.general.note(fmt::format("the context of {} tokens is full (raise it with -c)",
                                      engine->context_length()));
   }
-  if (options.prefix.ahead && prompt.chat && result.reason == StopReason::EndToken)
+  if (options.prefix.ahead && prefix.is_on() && prompt.chat &&
+      result.reason == StopReason::EndToken)
     read_ahead(*engine, session, prefix, prompt, result.text);
   if (!prefix.warning().empty()) options.general.note(prefix.warning());
-  if (options.stats && !options.json) write_stderr(stats_text(*engine, result) + prefix.text());
+  if (options.stats && !options.json)
+    write_stderr(stats_text(*engine, result) + prefix.text(result.reused, request.prompt.size()));
   return result.reason == StopReason::Cancelled ? kInterrupted : kSuccess;
 }
 

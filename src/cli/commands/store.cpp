@@ -8,7 +8,7 @@
 #include "cli/commands/commands.h"
 #include "cli/options/general_options.h"
 #include "cli/prefix_session.h"
-#include "engine/prefix/prefix_store_admin.h"
+#include "engine/prefix/prefix_store_directory.h"
 #include "source/checksum.h"
 
 namespace moeflux::cli {

@@ -64,14 +64,12 @@ std::vector<std::optional<std::string>> find_prompts(const TraceOptions& options
 }
 
 void answer(Engine& engine, const TraceOptions& options, const std::optional<std::string>& prompt) {
-  GenerateRequest request;
+  AnswerRequest request;
   request.prompt = encode_prompt(engine, options, prompt);
   request.sampling = resolve_sampling(options.sampling, engine.source());
   request.max_tokens = options.max_tokens;
-  GenerateEvents events;
-  events.cancelled = [] { return interrupted(); };
   Session session = engine.new_session();
-  generate(engine, session, request, events);
+  generate(engine, session, request, {.events = {.cancelled = [] { return interrupted(); }}});
   throw_if_interrupted();
 }
 

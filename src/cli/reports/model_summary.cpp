@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 
 #include "base/processors.h"
+#include "engine/model_text.h"
 #include "engine/plan.h"
-#include "engine/stop_tokens.h"
 #include "io/make_reader.h"
 #include "model/map_tensors.h"
 

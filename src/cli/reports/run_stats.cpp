@@ -97,7 +97,7 @@ std::string layer_table(const Activity& activity) {
 
 }  // namespace
 
-Json result_json(const Engine& engine, const GenerateRequest& request, const GenerateResult& result,
+Json result_json(const Engine& engine, const AnswerRequest& request, const GenerateResult& result,
                  bool with_layers) {
   const auto n_prompt = static_cast<double>(result.n_prompt);
   const std::size_t n_answer = result.tokens.size();

@@ -8,7 +8,7 @@
 
 namespace moeflux::cli {
 
-Json result_json(const Engine& engine, const GenerateRequest& request, const GenerateResult& result,
+Json result_json(const Engine& engine, const AnswerRequest& request, const GenerateResult& result,
                  bool with_layers);
 
 std::string stats_text(const Engine& engine, const GenerateResult& result);

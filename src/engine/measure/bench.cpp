@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "engine/measure/measure_memory.h"
+#include "engine/measure/measure_speed.h"
 #include "io/measure_reader.h"
 
 namespace moeflux {

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/error.h"
-#include "engine/measure/test_file.h"
+#include "engine/measure/storage.h"
 #include "families/family.h"
 #include "io/uring.h"
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "engine/measure/machine.h"
-#include "engine/measure/measure_memory.h"
+#include "engine/measure/measure_speed.h"
 #include "engine/measure/storage.h"
 #include "io/measure_reader.h"
 

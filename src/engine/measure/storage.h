@@ -1,8 +1,10 @@
-// What a file lies on: the file system, the drive below it, and how direct reads must be aligned.
-// Holds no path and no serial number. What cannot be found out is empty or unset.
+// What a file lies on: the file system, the drive below it, and how direct reads must be aligned;
+// and a file to measure a drive with. A description holds no path and no serial number. What cannot
+// be found out is empty or unset.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -35,5 +37,27 @@ DriveDescription describe_drive(unsigned major, unsigned minor, const std::strin
 
 // The name of a file system type of statfs(2); "" for one we do not know.
 std::string file_system_name(std::uint64_t magic);
+
+// A file to measure a drive with: filled with bytes that no file system can make smaller, and
+// without a name, so that nothing is left of it however the program ends.
+class TestFile {
+ public:
+  struct Options {
+    std::uint64_t bytes = std::uint64_t{1} << 30;
+    double max_seconds = 4;                         // of writing; what is there by then must do
+    std::function<void(std::uint64_t)> progress{};  // bytes so far; may throw to give up
+  };
+
+  // Written past the page cache where that is possible. Throws Error(Io) naming `directory`.
+  TestFile(const std::string& directory, const Options& options);
+
+  const std::string& path() const { return path_; }  // valid in this process, while this lives
+  std::uint64_t bytes() const { return bytes_; }
+
+ private:
+  Descriptor file_;
+  std::string path_;
+  std::uint64_t bytes_ = 0;
+};
 
 }  // namespace moeflux

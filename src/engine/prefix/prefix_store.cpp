@@ -15,8 +15,7 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/memory_budget.h"
-#include "engine/prefix/prefix_store_ledger.h"
-#include "engine/prefix/prefix_store_scan.h"
+#include "engine/prefix/prefix_store_directory.h"
 
 namespace moeflux {
 namespace {
@@ -217,6 +216,14 @@ bool PrefixStore::write(const PrefixFileInfo& info,
   ++stats_.files_written;
   stats_.bytes_written += info.file_bytes();
   return true;
+}
+
+bool is_worth_storing(const PrefixWorth& worth, const PrefixGain& gain) {
+  const std::int64_t n_new = gain.n_tokens - gain.n_stored;
+  if (gain.n_tokens < worth.min_tokens || n_new < worth.min_new) return false;
+  if (gain.seconds_per_token <= 0) return true;
+  return static_cast<double>(gain.n_tokens) * gain.seconds_per_token >
+         static_cast<double>(gain.bytes) * worth.seconds_per_byte;
 }
 
 }  // namespace moeflux

@@ -1,14 +1,45 @@
 #include "engine/scheduler/scheduler.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
-#include "engine/scheduler/scheduler_pass.h"
 
 namespace moeflux {
 
 double SchedulerStats::bytes_per_row() const {
   return rows() == 0 ? 0 : static_cast<double>(bytes_read) / static_cast<double>(rows());
+}
+
+std::vector<std::int64_t> plan_pass(std::span<const PassJob> jobs, const PassLimits& limits) {
+  std::vector<std::size_t> turns(jobs.size());  // served longest ago first
+  std::iota(turns.begin(), turns.end(), std::size_t{0});
+  std::stable_sort(turns.begin(), turns.end(), [&](std::size_t a, std::size_t b) {
+    return jobs[a].last_pass < jobs[b].last_pass;
+  });
+
+  const std::int64_t n_decoding =
+      std::count_if(jobs.begin(), jobs.end(), [](const PassJob& job) { return job.decodes; });
+  const bool prompts_wait = n_decoding < static_cast<std::int64_t>(jobs.size());
+  std::int64_t rows_left = limits.max_rows;
+  std::vector<std::int64_t> rows(jobs.size());
+  if (n_decoding + (prompts_wait ? 1 : 0) > rows_left) {
+    for (const std::size_t i : turns) {
+      if (rows_left-- == 0) break;
+      rows[i] = 1;
+    }
+    return rows;
+  }
+
+  for (std::size_t i = 0; i < jobs.size(); ++i) rows[i] = jobs[i].decodes ? 1 : 0;
+  rows_left -= n_decoding;
+  if (n_decoding > 0) rows_left = std::min(rows_left, std::max<std::int64_t>(limits.slice_rows, 1));
+  for (const std::size_t i : turns) {
+    if (jobs[i].decodes) continue;
+    rows[i] = std::min(jobs[i].n_pending, rows_left);
+    rows_left -= rows[i];
+  }
+  return rows;
 }
 
 Scheduler::Scheduler(Engine& engine, SchedulerOptions options)
@@ -23,43 +54,30 @@ Scheduler::Scheduler(Engine& engine, SchedulerOptions options)
   logits_.resize(row + draft_rows);
 }
 
-std::unique_ptr<Job> Scheduler::prepare(JobRequest request, JobSink sink) const {
-  request.sampling.validate();
-  const auto n_prompt = static_cast<std::int64_t>(request.prompt.size());
+std::unique_ptr<Job> Scheduler::prepare(AnswerRequest request, JobSink sink) const {
+  const std::int64_t n_prompt = std::ssize(request.prompt);
   if (n_prompt == 0) fail(Errc::BadInput, "the prompt is empty");
   if (n_prompt > engine_.context_length()) {
     fail(Errc::LimitExceeded,
          "the prompt has {} tokens, but the context holds {} (raise it with -c)", n_prompt,
          engine_.context_length());
   }
-  if (request.max_tokens < 0)
-    fail(Errc::BadInput, "max_tokens is {}, but must not be negative", request.max_tokens);
   const std::int64_t n_vocab = engine_.config().n_vocab;
   for (std::size_t i = 0; i < request.prompt.size(); ++i) {
     if (request.prompt[i] >= 0 && request.prompt[i] < n_vocab) continue;
     fail(Errc::BadInput, "token {} of the prompt is {}, outside of the model's vocabulary of {}", i,
          request.prompt[i], n_vocab);
   }
-
-  auto job = std::make_unique<Job>();
-  job->id = ++last_id_;
-  if (engine_.has_tokenizer() || !request.stop.empty())
-    job->text.emplace(engine_.tokenizer(), std::move(request.stop),
-                      std::move(request.shown_special));
   if (options_.keep_every > 0) {
     for (std::int64_t at = options_.keep_every; at < n_prompt; at += options_.keep_every)
       request.keep_at.push_back(at);
   }
   std::sort(request.keep_at.begin(), request.keep_at.end());
   std::erase_if(request.keep_at, [&](std::int64_t at) { return at <= 0 || at >= n_prompt; });
-  job->history = std::move(request.prompt);
-  job->request = std::move(request);
-  job->sink = std::move(sink);
-  job->stats.n_prompt = n_prompt;
-  return job;
+  return std::make_unique<Job>(++last_id_, engine_, std::move(request), std::move(sink));
 }
 
-JobId Scheduler::submit(JobRequest request, JobSink sink) {
+JobId Scheduler::submit(AnswerRequest request, JobSink sink) {
   auto job = prepare(std::move(request), std::move(sink));
   if (n_jobs() >= max_jobs()) {
     fail(Errc::LimitExceeded,
@@ -101,9 +119,9 @@ bool Scheduler::step() {
   const std::uint64_t bytes_before = engine_.experts().stats().bytes_read;
   build_batch();
   if (!batch_.empty()) {
-    const std::optional<JobEnded> failure = run_batch();
+    const std::optional<Error> failure = run_batch();
     account(before, bytes_before);
-    for (Job* job : served_) failure ? end(*job, *failure) : advance(*job);
+    for (Job* job : served_) failure ? end_by(*job, *failure) : advance(*job);
     if (!failure) tell_drafter(std::chrono::duration<double>(Job::Clock::now() - start).count());
   }
   drop_ended();
@@ -112,14 +130,14 @@ bool Scheduler::step() {
 
 void Scheduler::drop_cancelled() {
   for (const auto& job : running_) {
-    if (job->cancelled) end(*job, {.reason = StopReason::Cancelled});
+    if (job->cancelled) end(*job, StopReason::Cancelled);
   }
   drop_ended();
   // Whoever is told may submit anew, so the queue is in order before anybody is.
   std::deque<std::unique_ptr<Job>> all = std::move(waiting_), gone;
   waiting_.clear();
   for (auto& job : all) (job->cancelled ? gone : waiting_).push_back(std::move(job));
-  for (const auto& job : gone) end(*job, {.reason = StopReason::Cancelled});
+  for (const auto& job : gone) end(*job, StopReason::Cancelled);
 }
 
 void Scheduler::drop_ended() {
@@ -128,7 +146,7 @@ void Scheduler::drop_ended() {
 
 void Scheduler::admit() {
   while (!waiting_.empty()) {
-    Session* session = sessions_.take(waiting_.front()->history);
+    Session* session = sessions_.take(waiting_.front()->answer.history());
     if (session == nullptr) break;
     running_.push_back(std::move(waiting_.front()));
     waiting_.pop_front();
@@ -138,21 +156,21 @@ void Scheduler::admit() {
 }
 
 void Scheduler::begin(Job& job, Session* session) {
+  const std::vector<TokenId>& prompt = job.answer.history();
   job.session = session;
   job.last_pass = stats_.passes;
   job.stats.queue_seconds = job.lap();
   if (options_.changed) options_.changed();
   try {
     if (options_.hooks.sync)
-      options_.hooks.sync(*session, job.history);
+      options_.hooks.sync(*session, prompt);
     else
-      session->rewind(reusable_length(*session, job.history));
-    MOEFLUX_ASSERT(
-        session->length() < job.stats.n_prompt &&
-        std::equal(session->tokens().begin(), session->tokens().end(), job.history.begin()));
+      session->rewind(reusable_length(*session, prompt));
+    MOEFLUX_ASSERT(session->length() < job.stats.n_prompt &&
+                   std::equal(session->tokens().begin(), session->tokens().end(), prompt.begin()));
   } catch (const std::exception& cause) {
     session->reset();
-    return end(job, failed(cause));
+    return end_by(job, error_of(cause));
   }
   job.stats.n_cached = session->length();
   job.emit(JobStarted{job.stats.n_prompt, job.stats.n_cached});
@@ -183,35 +201,41 @@ void Scheduler::build_batch() {
       n_free -= n_drafts;
       add_span(job, rows[i] + n_drafts);
     } catch (const std::exception& cause) {
-      end(job, failed(cause));
+      end_by(job, error_of(cause));
     }
   }
 }
 
-// Guesses what follows the token drawn last, as far as there is room for it.
+// Drafts what follows the token drawn last, as far as there is room for it.
 std::int64_t Scheduler::add_drafts(Job& job, std::int64_t n_free) {
-  std::int64_t count = std::min<std::int64_t>(options_.max_drafts, n_free);
-  count = std::min(count, job.session->max_length() - job.session->length() - 1);
-  if (job.request.max_tokens > 0)  // the last token of an answer is never run
-    count = std::min(count, job.request.max_tokens - job.stats.n_tokens - 1);
+  const auto count = static_cast<int>(
+      std::min<std::int64_t>({options_.max_drafts, n_free, job.answer.max_drafts()}));
   if (count <= 0 || !options_.hooks.draft) return 0;
-  options_.hooks.draft(*job.session, job.history.back(), static_cast<int>(count), job.drafts);
-  MOEFLUX_ASSERT(static_cast<std::int64_t>(job.drafts.size()) <= count);
-  job.history.insert(job.history.end(), job.drafts.begin(), job.drafts.end());
-  return static_cast<std::int64_t>(job.drafts.size());
+  options_.hooks.draft(*job.session, job.answer.last(), count, job.drafts);
+  MOEFLUX_ASSERT(std::ssize(job.drafts) <= count);
+  return std::ssize(job.drafts);
 }
 
 void Scheduler::add_span(Job& job, std::int64_t n_rows) {
-  const auto n_drafts = static_cast<std::int64_t>(job.drafts.size());
+  const std::int64_t position = job.session->length(), n_drafts = std::ssize(job.drafts);
   Span span{.session = job.session,
-            .tokens = job.pending().first(static_cast<std::size_t>(n_rows)),
+            .tokens = {},
             .logits_of = LogitsOf::None,
             .n_drafts = n_drafts,
             .prompt_tokens =
                 job.decodes() ? 0 : engine_.prompt_tokens(job.stats.n_prompt - job.stats.n_cached),
             .undo_on_failure = !job.decodes() && job.session->can_keep_before()};
+  if (job.decodes()) {
+    job.decoded.assign(1, job.answer.last());
+    job.decoded.insert(job.decoded.end(), job.drafts.begin(), job.drafts.end());
+    span.tokens = job.decoded;
+  } else {
+    span.tokens =
+        std::span(job.answer.history())
+            .subspan(static_cast<std::size_t>(position), static_cast<std::size_t>(n_rows));
+  }
   if (options_.hooks.hidden) span.hidden = options_.hooks.hidden(*job.session, n_rows);
-  if (span.tokens.size() == job.pending().size()) {  // the next token follows from this pass
+  if (n_rows >= job.n_pending()) {  // the next token follows from this pass
     const auto n_vocab = static_cast<std::size_t>(engine_.config().n_vocab);
     const std::size_t size = static_cast<std::size_t>(1 + n_drafts) * n_vocab;
     job.logits = std::span(logits_).subspan(logits_used_, size);
@@ -221,21 +245,18 @@ void Scheduler::add_span(Job& job, std::int64_t n_rows) {
   }
   served_.push_back(&job);
   batch_.push_back(span);
-  last_pass_.push_back({job.id, job.session->length(), n_rows});
+  last_pass_.push_back({job.id, position, n_rows});
 }
 
-std::optional<JobEnded> Scheduler::run_batch() {
+std::optional<Error> Scheduler::run_batch() {
   try {
     const auto abandoned = [&](const Job* job) { return options_.is_cancelled(job->id); };
     engine_.run(batch_, options_.observer, [&] {
       return options_.is_cancelled && std::all_of(served_.begin(), served_.end(), abandoned);
     });
     return std::nullopt;
-  } catch (const Error& error) {
-    if (error.code() == Errc::Cancelled) return JobEnded{.reason = StopReason::Cancelled};
-    return failed(error);
   } catch (const std::exception& cause) {
-    return failed(cause);
+    return error_of(cause);
   }
 }
 
@@ -244,7 +265,7 @@ void Scheduler::tell_drafter(double seconds) {
   const Job& job = *served_[0];
   const std::int64_t position = last_pass_[0].position;  // the token drawn before the pass
   if (position < job.stats.n_prompt) return;
-  options_.hooks.verified(static_cast<std::int64_t>(job.history.size()) - position - 1, seconds);
+  options_.hooks.verified(std::ssize(job.answer.history()) - position - 1, seconds);
 }
 
 // Bytes are shared by rows, rounded so that all shares add up.
@@ -269,14 +290,59 @@ void Scheduler::account(const BankStats& before, std::uint64_t bytes_before) {
   }
 }
 
-void Scheduler::end(Job& job, JobEnded how) {
-  if (job.text && !how.stop) {
-    const StopMatcher::Output rest = job.text->finish();
-    if (!rest.text.empty()) job.emit(JobText{rest.text});
-    if (rest.stopped_by && !how.error) how.reason = StopReason::StopString;
-    how.stop = rest.stopped_by;
+void Scheduler::advance(Job& job) {
+  try {
+    const std::int64_t n_done = job.session->length(), n_prompt = job.stats.n_prompt;
+    if (n_done <= n_prompt) job.emit(JobProgress{n_done, n_prompt});
+    if (n_done == n_prompt)
+      remember(job, Milestone::Prompt);
+    else if (job.keeps_here())
+      remember(job, Milestone::Message);
+    if (job.n_pending() <= 0) draw(job);
+  } catch (const std::exception& cause) {  // such as nothing left to draw: no matter of the others
+    end_by(job, error_of(cause));
   }
-  const bool has_answer = static_cast<std::int64_t>(job.history.size()) > job.stats.n_prompt;
+}
+
+// One token follows from the last row. With drafts, each row but the first belongs to one, and
+// counts as long as the tokens drawn are the drafted ones.
+void Scheduler::draw(Job& job) {
+  if (!job.answer.has_begun()) job.stats.prefill_seconds = job.lap();
+  const auto n_vocab = static_cast<std::size_t>(engine_.config().n_vocab);
+  const std::size_t n_drafts = job.drafts.size();
+  std::size_t n_accepted = 0;
+  while (job.answer.draw(sampler_, job.logits.subspan(n_accepted * n_vocab, n_vocab)) &&
+         n_accepted < n_drafts && job.drafts[n_accepted] == job.answer.last())
+    ++n_accepted;
+  job.session->take_back(static_cast<std::int64_t>(n_drafts - n_accepted));
+  job.stats.n_drafted += static_cast<std::int64_t>(n_drafts);
+  job.stats.n_accepted += static_cast<std::int64_t>(n_accepted);
+  job.drafts.clear();
+  if (job.answer.has_ended()) end(job, job.answer.reason());
+}
+
+void Scheduler::remember(Job& job, Milestone milestone) {
+  Session& session = *job.session;
+  try {
+    if (options_.hooks.remember) {
+      options_.hooks.remember(session, milestone);
+    } else if (milestone != Milestone::Answer && session.is_recurrent() &&
+               session.max_checkpoints() > 0) {
+      session.checkpoint();
+    }
+  } catch (const std::exception&) {  // the answer is as good without
+    ++stats_.n_not_remembered;
+  }
+}
+
+void Scheduler::end_by(Job& job, const Error& error) {
+  if (error.code() == Errc::Cancelled) return end(job, StopReason::Cancelled);
+  end(job, StopReason::Cancelled, error);
+}
+
+void Scheduler::end(Job& job, StopReason reason, std::optional<Error> error) {
+  job.answer.end(reason);
+  const bool has_answer = job.answer.has_begun();
   const double seconds = job.lap();
   (job.session == nullptr ? job.stats.queue_seconds
    : has_answer           ? job.stats.decode_seconds
@@ -286,12 +352,13 @@ void Scheduler::end(Job& job, JobEnded how) {
     sessions_.give_back(job.session);
     job.session = nullptr;
   }
-  const bool cancelled = how.reason == StopReason::Cancelled;
-  ++(how.error ? stats_.n_failed : cancelled ? stats_.n_cancelled : stats_.n_finished);
+  reason = job.answer.reason();
+  const bool cancelled = reason == StopReason::Cancelled;
+  ++(error ? stats_.n_failed : cancelled ? stats_.n_cancelled : stats_.n_finished);
   job.ended = true;
-  how.stats = job.stats;
+  job.stats.n_tokens = std::ssize(job.answer.tokens());
   if (options_.changed) options_.changed();
-  job.emit(how);
+  job.emit(JobEnded{reason, job.answer.stop(), std::move(error), job.stats});
 }
 
 }  // namespace moeflux

@@ -1,7 +1,7 @@
 // Runs the jobs of many users on one engine: the one owner of its sessions.
 //
 // step() makes one forward pass for all of them: a row for every job that decodes, and a slice of
-// the prompts (scheduler_pass.h). Each expert is fetched once for all rows that chose it. What a
+// the prompts (plan_pass). Each expert is fetched once for all rows that chose it. What a
 // job answers does not depend on its neighbours, on when it came, or on how its prompt was sliced:
 // every row of a pass is computed on its own, and every draw depends on the job's seed and step
 // alone.
@@ -23,28 +23,9 @@
 #include "engine/engine.h"
 #include "engine/scheduler/scheduler_job.h"
 #include "engine/scheduler/scheduler_sessions.h"
-#include "engine/scheduler/scheduler_task.h"
 #include "runtime/sampling/sampler.h"
 
 namespace moeflux {
-
-enum class Milestone { Message, Prompt, Answer };  // keep_at; all of the prompt; the job's end
-
-// What others do with a session while a job has it. Each may be empty.
-struct SessionHooks {
-  // Brings the session to where it can go on with a beginning of `tokens`, less than all of them.
-  // Empty: it is rewound. Throws Error, which ends the job.
-  std::function<void(Session&, std::span<const TokenId> tokens)> sync = {};
-  // The session has come to a place worth coming back to. Empty: a checkpoint is set, but for
-  // answers. An Error is counted and goes no further.
-  std::function<void(Session&, Milestone)> remember = {};
-  // At most `count` guesses of what follows the session's tokens and then `next`.
-  std::function<void(Session&, TokenId next, int count, std::vector<TokenId>& drafts)> draft = {};
-  // Where the pass over the session's next n tokens leaves its hidden rows, see Span::hidden.
-  std::function<float*(Session&, std::int64_t n)> hidden = {};
-  // A pass in which one job decoded alone has brought it so many tokens, drafting included.
-  std::function<void(std::int64_t n_tokens, double seconds)> verified = {};
-};
 
 struct SchedulerOptions {
   int n_sessions = 1;              // as many as the engine was opened for
@@ -77,6 +58,26 @@ struct SchedulerStats {
   double bytes_per_row() const;
 };
 
+// Which rows the next pass has, as a pure function. Every job that decodes has its row in every
+// pass. Prompts share what is left: the one served longest ago first, the whole slice if it needs
+// it, the next one the rest. While somebody decodes, a slice is bounded, so a long prompt delays
+// the others' next token by a bounded amount; alone, prompts get all rows. A batch too small for
+// one row per job serves the jobs in turn.
+struct PassJob {
+  std::int64_t n_pending;   // rows it could use now: tokens its session has not seen
+  bool decodes;             // n_pending is 1, and another row follows from it
+  std::uint64_t last_pass;  // that served it; at first, the last one before it came
+};
+
+struct PassLimits {
+  std::int64_t max_rows;    // of a pass
+  std::int64_t slice_rows;  // of prompts, while others decode
+};
+
+// Rows of each job, in the order given; equals are served in that order. Some job gets a row unless
+// there is none.
+std::vector<std::int64_t> plan_pass(std::span<const PassJob> jobs, const PassLimits& limits);
+
 class Scheduler {
  public:
   // `engine` must outlive this, and nobody else runs it. Throws Error(OutOfMemory) where it was
@@ -86,7 +87,7 @@ class Scheduler {
   // Events come from step(), which may also be told of new and cancelled jobs by their receivers.
   // Throws Error: BadInput for a request that cannot be run, LimitExceeded for a prompt longer than
   // the context and for one more job than may wait.
-  JobId submit(JobRequest request, JobSink sink);
+  JobId submit(AnswerRequest request, JobSink sink);
 
   // The job ends before the next pass. Nothing happens where it has ended already.
   void cancel(JobId id);
@@ -101,7 +102,7 @@ class Scheduler {
 
   // submit() in two steps, without the limit of waiting jobs. Any thread may do the first: it
   // touches only what never changes.
-  std::unique_ptr<Job> prepare(JobRequest request, JobSink sink) const;
+  std::unique_ptr<Job> prepare(AnswerRequest request, JobSink sink) const;
   void enqueue(std::unique_ptr<Job> job) { waiting_.push_back(std::move(job)); }
 
   // What the last pass consisted of.
@@ -113,7 +114,7 @@ class Scheduler {
   const std::vector<PassPart>& last_pass() const { return last_pass_; }
 
  private:
-  // scheduler.cpp: who is in the next pass
+  // Who is in the next pass.
   void drop_cancelled();
   void drop_ended();
   void admit();
@@ -121,17 +122,16 @@ class Scheduler {
   void build_batch();
   std::int64_t add_drafts(Job& job, std::int64_t n_free);
   void add_span(Job& job, std::int64_t n_rows);
-  std::optional<JobEnded> run_batch();  // how its jobs end, if it fails
+  std::optional<Error> run_batch();  // why it failed, if it did
   void tell_drafter(double seconds);
   void account(const BankStats& before, std::uint64_t bytes_before);
-  void end(Job& job, JobEnded how);
 
-  // scheduler_answer.cpp: what a pass means for a job
+  // What a pass means for a job.
   void advance(Job& job);
   void draw(Job& job);
-  TokenId sample(const Job& job, std::span<const float> logits);
-  std::optional<JobEnded> take(Job& job, TokenId token, std::span<const float> logits);
   void remember(Job& job, Milestone milestone);
+  void end(Job& job, StopReason reason, std::optional<Error> error = {});
+  void end_by(Job& job, const Error& error);
 
   Engine& engine_;
   SchedulerOptions options_;

@@ -1,43 +1,27 @@
-// A request to the scheduler, and what comes back of it while it runs.
+// A request to the scheduler on its way through it, and what comes back of it while it runs.
 //
 // Events of a job arrive in this order: JobStarted, JobProgress for every pass over its prompt,
 // then JobToken and JobText as the answer grows, and exactly one JobEnded, whatever happens. A job
 // that ends while it waits has only that one.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <exception>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
 #include "base/error.h"
-#include "base/token_id.h"
-#include "engine/generate.h"
-#include "runtime/sampling/sampling_params.h"
-#include "runtime/sampling/token_constraint.h"
+#include "engine/answer.h"
+#include "runtime/session.h"
 
 namespace moeflux {
 
 using JobId = std::uint64_t;
-
-struct JobRequest {
-  std::vector<TokenId> prompt = {};
-  SamplingParams sampling = {};
-  std::int64_t max_tokens = 0;                       // 0: as many as the context holds
-  std::vector<TokenId> stop_tokens = {};             // besides the model's own
-  std::vector<std::string> stop = {};                // texts that end the answer; not part of it
-  std::vector<TokenId> shown_special = {};           // special tokens that are part of the text
-  bool ignore_end = false;                           // go on past the model's own end tokens
-  std::shared_ptr<TokenConstraint> constraint = {};  // what the answer may be; this job's own
-  // Lengths of the prompt worth coming back to (the ends of its messages): passes end there, and
-  // SessionHooks::remember is called.
-  std::vector<std::int64_t> keep_at = {};
-};
 
 struct JobStats {
   double queue_seconds = 0;    // until it had a session
@@ -76,5 +60,45 @@ using JobEvent = std::variant<JobStarted, JobProgress, JobToken, JobText, JobEnd
 // Called by the thread that runs the scheduler, between passes: it should only pass events on. One
 // that throws is not called again, and its job is cancelled.
 using JobSink = std::function<void(JobId, const JobEvent&)>;
+
+// All that is to be done follows from two sequences: the answer's history is the prompt and then
+// the answer so far, and the session's tokens are a prefix of it. What the session lacks is
+// pending: the rest of the prompt, or the one token drawn last.
+struct Job {
+  using Clock = std::chrono::steady_clock;
+
+  // `keep_at` of the request must be ascending and in range.
+  Job(JobId id, const Engine& engine, AnswerRequest request, JobSink sink);
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  JobId id;
+  JobSink sink;
+  Answer answer;
+  JobStats stats = {};
+  Clock::time_point since = Clock::now();  // it is in the state it is in
+
+  Session* session = nullptr;         // null while it waits
+  std::uint64_t last_pass = 0;        // that served it, or the last one before it had a session
+  std::span<float> logits = {};       // of its rows in this pass: [1 or all, n_vocab]
+  std::vector<TokenId> drafts = {};   // of this pass
+  std::vector<TokenId> decoded = {};  // the rows of a pass that decodes: last token and drafts
+  bool cancelled = false;
+  bool ended = false;
+
+  bool decodes() const { return session->length() >= stats.n_prompt; }
+  std::int64_t n_pending() const { return std::ssize(answer.history()) - session->length(); }
+  // Of these, what one pass may take: it ends where something is to be kept.
+  std::int64_t n_ready() const;
+  bool keeps_here() const;
+
+  void emit(const JobEvent& event);
+  // Seconds since the last call, or since the job was made.
+  double lap();
+};
+
+// The error of a job that something went wrong with. What is no Error is a bug of ours, or the
+// system out of memory.
+Error error_of(const std::exception& cause);
 
 }  // namespace moeflux

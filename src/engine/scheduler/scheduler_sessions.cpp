@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "engine/engine.h"
 
 namespace moeflux {
 
@@ -50,6 +49,32 @@ void SessionPool::give_back(Session* session) {
   if (session->is_poisoned()) session->rewind(session->nearest_rewind(session->length()));
   slot->taken = false;
   slot->freed_at = ++n_freed_;
+}
+
+void add_sync(SessionHooks& hooks, SessionSync& sync) {
+  hooks.sync = [&sync](Session& session, std::span<const TokenId> tokens) {
+    sync.sync(session, tokens);
+  };
+  hooks.remember = [&sync](Session& session, Milestone) { sync.remember(session); };
+}
+
+void SchedulerDrafts::add_to(SessionHooks& hooks) {
+  if (!options_.any() || engine_.max_drafts() == 0) return;
+  hooks.draft = [this](Session& session, TokenId next, int count, std::vector<TokenId>& drafts) {
+    of(session).draft(session, next, count, drafts);
+  };
+  hooks.hidden = [this](Session& session, std::int64_t n) {
+    return of(session).hidden_rows(session, n);
+  };
+  hooks.verified = [this](std::int64_t n_tokens, double seconds) {
+    if (!options_.depth) engine_.draft_governor().record(n_tokens, seconds);
+  };
+}
+
+Drafter& SchedulerDrafts::of(const Session& session) {
+  std::unique_ptr<Drafter>& drafter = drafters_[&session];
+  if (drafter == nullptr) drafter = std::make_unique<Drafter>(engine_, options_);
+  return *drafter;
 }
 
 }  // namespace moeflux

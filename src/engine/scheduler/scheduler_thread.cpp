@@ -21,7 +21,7 @@ SchedulerThread::~SchedulerThread() {
   stop();
 }
 
-JobId SchedulerThread::submit(JobRequest request, JobSink sink) {
+JobId SchedulerThread::submit(AnswerRequest request, JobSink sink) {
   auto job = scheduler_.prepare(std::move(request), std::move(sink));
   const JobId id = job->id;
   {

@@ -27,7 +27,7 @@ class SchedulerThread {
 
   // As Scheduler::submit(); also throws Error(Cancelled) after drain() or stop(). Its events may
   // come before this returns, so an id is known to a receiver first by its events.
-  JobId submit(JobRequest request, JobSink sink);
+  JobId submit(AnswerRequest request, JobSink sink);
 
   // The job ends before the next pass.
   void cancel(JobId id);

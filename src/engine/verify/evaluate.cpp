@@ -200,16 +200,16 @@ AnswerOutcome check_answer(Engine& engine, Session& session, const AnswerCase& a
   chat.messages = answer.messages;
   chat.tools = answer.tools;
   if (answer.enable_thinking) chat.extra["enable_thinking"] = *answer.enable_thinking;
-  GenerateRequest request;
+  AnswerRequest request;
   const bool with_tools = chat.tools.is_array() && !chat.tools.empty();
   request.prompt = engine.tokenizer().encode(engine.chat_template(with_tools).render(chat));
   request.sampling.temperature = 0;
   request.max_tokens = kAnswerTokens;
-  request.drafts = options.drafts;
 
   session.reset();
   const GenerateResult result =
-      generate(engine, session, request, {.on_text = {}, .cancelled = options.cancelled});
+      generate(engine, session, request,
+               {.drafts = options.drafts, .events = {.cancelled = options.cancelled}});
   if (result.reason == StopReason::Cancelled) fail(Errc::Cancelled, "cancelled");
   AnswerOutcome outcome;
   outcome.same_prompt = request.prompt == answer.prompt_ids;

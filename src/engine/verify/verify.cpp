@@ -1,14 +1,134 @@
 #include "engine/verify/verify.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <initializer_list>
+#include <limits>
 #include <map>
+#include <memory>
 #include <set>
+#include <string>
+#include <string_view>
+#include <vector>
 
+#include "base/dtype.h"
 #include "base/error.h"
-#include "engine/verify/golden_file.h"
+#include "source/model_source.h"
+#include "source/safetensors.h"
 
 namespace moeflux {
 namespace {
+
+// A file of golden values: tensors by name, with checked types and shapes. It knows which of them
+// were read, so that none is left out of a comparison unnoticed.
+class GoldenFile {
+ public:
+  explicit GoldenFile(const std::string& path);
+
+  // "" for a file with one prompt, "p0.", "p1.", ... for several.
+  const std::vector<std::string>& prompts() const { return prompts_; }
+  // Whether the prompt must come with such tensors ("greedy", "route."): a file of one prompt holds
+  // everything; of several prompts all hold what one of them does.
+  bool must_have(const std::string& prompt, std::string_view kind) const;
+  bool has(const std::string& name) const { return file_->find(name) != nullptr; }
+
+  std::vector<float> floats(const std::string& name, std::initializer_list<std::int64_t> shape);
+  std::vector<std::int32_t> ints(const std::string& name,
+                                 std::initializer_list<std::int64_t> shape);
+  // A vector of any length but 0.
+  std::vector<std::int32_t> tokens(const std::string& name);
+
+  std::string unread() const;  // the names of tensors that nothing asked for
+
+ private:
+  const TensorInfo& tensor(const std::string& name) const;
+  template <class T>
+  std::vector<T> read(const std::string& name, DType dtype,
+                      std::initializer_list<std::int64_t> shape);
+
+  std::shared_ptr<const ModelSource> file_;
+  std::vector<std::string> prompts_;
+  std::set<std::string> read_;
+};
+
+GoldenFile::GoldenFile(const std::string& path) : file_(open_tensor_file(path)) {
+  for (const auto& [name, info] : file_->tensors()) {
+    if (!name.ends_with("ids") || name.find("route.") != std::string::npos) continue;
+    const std::string prefix = name.substr(0, name.size() - 3);
+    if (prefix.empty() || prefix.back() == '.') prompts_.push_back(prefix);
+  }
+  if (prompts_.empty())
+    fail(Errc::BadInput, "{}: not a golden file: it has no \"ids\" tensor", path);
+}
+
+bool GoldenFile::must_have(const std::string& prompt, std::string_view kind) const {
+  if (prompt.empty()) return true;
+  for (const auto& [name, info] : file_->tensors()) {
+    for (const std::string& prefix : prompts_) {
+      if (name.starts_with(prefix) &&
+          std::string_view(name).substr(prefix.size()).starts_with(kind))
+        return true;
+    }
+  }
+  return false;
+}
+
+const TensorInfo& GoldenFile::tensor(const std::string& name) const {
+  const TensorInfo* info = file_->find(name);
+  if (info == nullptr) {
+    fail(
+        Errc::NotFound,
+        "{}: tensor \"{}\" is missing, so that part of the model cannot be compared; write it with "
+        "the reference implementation",
+        file_->path(), name);
+  }
+  return *info;
+}
+
+template <class T>
+std::vector<T> GoldenFile::read(const std::string& name, DType dtype,
+                                std::initializer_list<std::int64_t> shape) {
+  const TensorInfo& info = tensor(name);
+  if (!std::equal(info.shape.begin(), info.shape.end(), shape.begin(), shape.end())) {
+    fail(Errc::BadInput, "{}: tensor \"{}\" is {}, but this model and prompt give {}",
+         file_->path(), name, shape_text(info.shape), shape_text(std::vector(shape)));
+  }
+  if (info.dtype != dtype) {
+    fail(Errc::BadInput, "{}: tensor \"{}\" is {}, expected {}", file_->path(), name,
+         dtype_name(info.dtype), dtype_name(dtype));
+  }
+  std::vector<T> values(info.bytes / sizeof(T));
+  file_->read(info.extent(), std::as_writable_bytes(std::span(values)));
+  read_.insert(name);
+  return values;
+}
+
+std::vector<float> GoldenFile::floats(const std::string& name,
+                                      std::initializer_list<std::int64_t> shape) {
+  return read<float>(name, DType::F32, shape);
+}
+
+std::vector<std::int32_t> GoldenFile::ints(const std::string& name,
+                                           std::initializer_list<std::int64_t> shape) {
+  return read<std::int32_t>(name, DType::I32, shape);
+}
+
+std::vector<std::int32_t> GoldenFile::tokens(const std::string& name) {
+  const TensorInfo& info = tensor(name);
+  const std::int64_t n = info.shape.empty() ? 0 : info.shape.front();
+  if (n == 0) fail(Errc::BadInput, "{}: tensor \"{}\" has no tokens", file_->path(), name);
+  return ints(name, {n});
+}
+
+std::string GoldenFile::unread() const {
+  std::string names;
+  for (const auto& [name, info] : file_->tensors()) {
+    if (!read_.contains(name)) names += (names.empty() ? "" : " ") + name;
+  }
+  return names;
+}
 
 // Lets the caller stop a pass at any of its layers.
 class Watch : public ForwardObserver {
@@ -229,6 +349,37 @@ class Verifier {
   bool all_passed_ = true;
 };
 
+constexpr double kTiny = 1e-30;  // keeps a row of zeros from dividing by zero
+
+double nan_is_far(double x) {
+  return std::isnan(x) ? std::numeric_limits<double>::infinity() : x;
+}
+
+RowDifference compare_row(std::span<const float> ours, std::span<const float> golden) {
+  double difference = 0, ours_square = 0, golden_square = 0, product = 0;
+  for (std::size_t i = 0; i < ours.size(); ++i) {
+    const double a = ours[i], b = golden[i];
+    difference += (a - b) * (a - b);
+    ours_square += a * a;
+    golden_square += b * b;
+    product += a * b;
+  }
+  const double norm = std::max(std::sqrt(golden_square), kTiny);
+  const double row_scale =
+      std::min(norm / std::sqrt(static_cast<double>(ours.size())), kMaxRowScale);
+  RowDifference row{
+      .relative = nan_is_far(std::sqrt(difference) / norm),
+      .cosine = product / std::max(std::sqrt(ours_square) * norm, kTiny),
+  };
+  for (std::size_t i = 0; i < ours.size(); ++i) {
+    const double apart = nan_is_far(std::abs(double{ours[i]} - double{golden[i]}));
+    const double scale = std::max(row_scale, std::abs(double{golden[i]}) / 2);
+    row.max_abs = std::max(row.max_abs, apart);
+    row.value = std::max(row.value, nan_is_far(apart / scale));
+  }
+  return row;
+}
+
 }  // namespace
 
 bool verify_model(Engine& engine, const std::string& golden_path, const VerifyOptions& options,
@@ -241,6 +392,23 @@ bool verify_model(Engine& engine, const std::string& golden_path, const VerifyOp
   if (const std::string unread = golden.unread(); !unread.empty())
     on_check({.name = "not compared", .note = unread, .passed = true});
   return all_passed;
+}
+
+RowDifference compare_rows(std::span<const float> ours, std::span<const float> golden,
+                           std::int64_t width) {
+  const auto n = static_cast<std::size_t>(width);
+  MOEFLUX_ASSERT(ours.size() == golden.size() && ours.size() % n == 0);
+  RowDifference worst;
+  for (std::size_t begin = 0; begin < ours.size(); begin += n) {
+    const RowDifference row = compare_row(ours.subspan(begin, n), golden.subspan(begin, n));
+    if (std::max(row.relative, row.value) > std::max(worst.relative, worst.value))
+      worst.row = static_cast<std::int64_t>(begin / n);
+    worst.relative = std::max(worst.relative, row.relative);
+    worst.value = std::max(worst.value, row.value);
+    worst.cosine = std::min(worst.cosine, row.cosine);
+    worst.max_abs = std::max(worst.max_abs, row.max_abs);
+  }
+  return worst;
 }
 
 }  // namespace moeflux

@@ -12,7 +12,7 @@ namespace moeflux {
 
 struct GenerationPrompt {
   std::vector<TokenId> tokens = {};
-  std::vector<std::int64_t> keep_at = {};  // see JobRequest
+  std::vector<std::int64_t> keep_at = {};  // see AnswerRequest
   ReplyFormat format = ReplyFormat::Plain;
   ReplyOptions reply = {};
   ToolChoice tool_choice = {};

@@ -106,9 +106,9 @@ SamplingParams GenerationService::resolve(const SamplingChanges& changes) const 
   return params;
 }
 
-JobRequest GenerationService::make_job(const GenerationRequest& request,
-                                       const GenerationPrompt& prompt) const {
-  JobRequest job;
+AnswerRequest GenerationService::make_job(const GenerationRequest& request,
+                                          const GenerationPrompt& prompt) const {
+  AnswerRequest job;
   job.prompt = prompt.tokens;
   job.keep_at = prompt.keep_at;
   job.sampling = resolve(request.sampling);
@@ -137,12 +137,12 @@ std::shared_ptr<Generation> GenerationService::start(const GenerationRequest& re
   try {
     int choice = 0;
     for (const GenerationPrompt& prompt : prompts) {
-      const JobRequest job = make_job(request, prompt);
+      const AnswerRequest job = make_job(request, prompt);
       for (int i = 0; i < request.n; ++i, ++choice) {
         const auto stream = std::make_shared<ReplyStream>(
             engine_, metrics_, prompt,
             ReplyStream::Options{choice, request.top_logprobs, request.stop}, sink);
-        JobRequest own = job;
+        AnswerRequest own = job;
         own.constraint = constraints_.make(request, prompt);  // each answer has its own
         own.sampling.seed += static_cast<std::uint64_t>(i);
         generation->jobs_.push_back(scheduler_->submit(

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "engine/prefix/session_sync.h"
-#include "engine/scheduler/scheduler_hooks.h"
+#include "engine/scheduler/scheduler_sessions.h"
 #include "engine/scheduler/scheduler_thread.h"
 #include "runtime/sampling/sampling_params.h"
 #include "server/http/request_memory.h"
@@ -88,7 +88,7 @@ class GenerationService {
 
  private:
   SamplingParams resolve(const SamplingChanges& changes) const;
-  JobRequest make_job(const GenerationRequest& request, const GenerationPrompt& prompt) const;
+  AnswerRequest make_job(const GenerationRequest& request, const GenerationPrompt& prompt) const;
 
   Engine& engine_;
   ServiceOptions options_;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/parameter_count.h"
+#include "engine/model_catalog.h"
 
 namespace moeflux {
 namespace {

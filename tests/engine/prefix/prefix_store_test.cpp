@@ -15,8 +15,7 @@
 #include <unistd.h>
 
 #include "convert/file_calls.h"
-#include "engine/prefix/prefix_store_admin.h"
-#include "engine/prefix/prefix_store_ledger.h"
+#include "engine/prefix/prefix_store_directory.h"
 #include "support/paths.h"
 #include "support/random.h"
 

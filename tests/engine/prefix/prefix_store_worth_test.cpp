@@ -1,8 +1,8 @@
-#include "engine/prefix/prefix_store_worth.h"
+#include "engine/prefix/prefix_store.h"
 
 #include <gtest/gtest.h>
 
-#include "engine/session_sync_fixture.h"
+#include "engine/prefix/session_sync_fixture.h"
 
 namespace moeflux::test {
 namespace {

@@ -1,7 +1,7 @@
 // A session that was brought back goes on as one that has read everything itself.
 #include "engine/prefix/session_sync.h"
 
-#include "engine/session_sync_fixture.h"
+#include "engine/prefix/session_sync_fixture.h"
 #include "support/tolerance.h"
 
 namespace moeflux {

@@ -2,12 +2,15 @@
 #include "engine/scheduler/scheduler.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "engine/scheduler_jobs.h"
+#include "engine/generate.h"
+#include "engine/scheduler/scheduler_jobs.h"
 #include "support/expect_error.h"
+#include "support/random.h"
 #include "support/tolerance.h"
 
 namespace moeflux::test {
@@ -18,8 +21,8 @@ void expect_same_answer(const Received& got, const Received& alone, const std::s
   expect_same_bits(got.logits, alone.logits, what);
 }
 
-JobRequest any_job(Random& random, std::int64_t context) {
-  JobRequest request = random_job(random, random.integer(1, 70), random.integer(1, 25));
+AnswerRequest any_job(Random& random, std::int64_t context) {
+  AnswerRequest request = random_job(random, random.integer(1, 70), random.integer(1, 25));
   if (random.chance(0.1)) request = random_job(random, context - random.integer(0, 5), 0);
   request.ignore_end = random.chance(0.5);
   request.sampling.temperature = random.chance(0.3) ? 0 : random.between(0.2, 1.5);
@@ -47,7 +50,7 @@ TEST_P(SchedulerModels, AnAnswerDoesNotDependOnItsNeighbours) {
   constexpr std::size_t kJobs = 16;
   std::vector<std::unique_ptr<Submitted>> jobs;
   for (std::size_t i = 0; i < kJobs; ++i) {
-    JobRequest request = any_job(random, options.context_length);
+    AnswerRequest request = any_job(random, options.context_length);
     if (i > 2 && random.chance(0.6)) {  // goes on from the end of an earlier prompt, or before it
       const auto& before = jobs[i - static_cast<std::size_t>(random.integer(1, 3))]->request.prompt;
       const auto n =
@@ -67,7 +70,7 @@ TEST_P(SchedulerModels, AnAnswerDoesNotDependOnItsNeighbours) {
   }
   // Two more, of which the second goes on from where the first has been.
   for (const std::int64_t n_prompt : {50, 60}) {
-    JobRequest request = random_job(random, n_prompt, 5);
+    AnswerRequest request = random_job(random, n_prompt, 5);
     if (n_prompt == 60)
       std::copy_n(jobs.back()->request.prompt.begin(), 50, request.prompt.begin());
     jobs.push_back(std::make_unique<Submitted>(std::move(request)));
@@ -121,7 +124,7 @@ class SchedulerTest : public testing::Test {
   explicit SchedulerTest(const EngineOptions& options = scheduler_engine(kSessions))
       : engine_(source_path("models/demo"), options) {}
 
-  Submitted& add(Scheduler& scheduler, JobRequest request) {
+  Submitted& add(Scheduler& scheduler, AnswerRequest request) {
     jobs_.push_back(std::make_unique<Submitted>(std::move(request)));
     jobs_.back()->submit(scheduler);
     return *jobs_.back();
@@ -129,7 +132,7 @@ class SchedulerTest : public testing::Test {
   Submitted& add(Scheduler& scheduler, std::int64_t n_prompt, std::int64_t max_tokens) {
     return add(scheduler, random_job(random_, n_prompt, max_tokens));
   }
-  std::vector<TokenId> alone(const JobRequest& request) {
+  std::vector<TokenId> alone(const AnswerRequest& request) {
     return run_alone(engine_, request).tokens;
   }
   // Rows of a job in the last pass.
@@ -152,7 +155,7 @@ TEST_F(SchedulerTest, TextAndReasonAreThoseOfGenerate) {
   for (const auto& stop : stops) {
     ChatRequest chat;
     chat.messages = Json::array({{{"role", "user"}, {"content", "What is 17 + 25?"}}});
-    GenerateRequest request;
+    AnswerRequest request;
     request.prompt = engine_.tokenizer().encode(engine_.chat_template().render(chat));
     request.sampling.temperature = 0;
     request.stop = stop;
@@ -206,10 +209,10 @@ TEST_F(SchedulerTest, AFullContextEndsTheAnswer) {
 }
 
 TEST_F(SchedulerTest, StopTokensEndTheAnswer) {
-  const JobRequest request = random_job(random_, 20, 12);
+  const AnswerRequest request = random_job(random_, 20, 12);
   const std::vector<TokenId> all = alone(request);
   Scheduler scheduler(engine_, {.n_sessions = kSessions - 1});
-  JobRequest stopped = request;
+  AnswerRequest stopped = request;
   stopped.stop_tokens = {all[7]};
   const Submitted& job = add(scheduler, stopped);
   run_all(scheduler);
@@ -220,8 +223,8 @@ TEST_F(SchedulerTest, StopTokensEndTheAnswer) {
 
 TEST_F(SchedulerTest, RefusesWhatCannotRun) {
   Scheduler scheduler(engine_, {.n_sessions = kSessions, .max_waiting = 2});
-  const auto submit = [&](const JobRequest& request) { scheduler.submit(request, {}); };
-  JobRequest request = random_job(random_, 161, 1);
+  const auto submit = [&](const AnswerRequest& request) { scheduler.submit(request, {}); };
+  AnswerRequest request = random_job(random_, 161, 1);
   expect_error(Errc::LimitExceeded, {"161", "160"}, [&] { submit(request); });
   request = random_job(random_, 5, 1);
   request.prompt[3] = static_cast<TokenId>(engine_.config().n_vocab);
@@ -298,7 +301,7 @@ TEST_F(SchedulerTest, ASessionGoesOnFromWhatItHolds) {
   const Submitted& first = add(scheduler, 30, 6);
   const Submitted& other = add(scheduler, 20, 3);
   run_all(scheduler);
-  JobRequest next = first.request;  // the next turn of a chat
+  AnswerRequest next = first.request;  // the next turn of a chat
   next.prompt.insert(next.prompt.end(), first.received.tokens.begin(), first.received.tokens.end());
   next.prompt.push_back(11);
   const Submitted& second = add(scheduler, next);
@@ -322,7 +325,7 @@ TEST_F(SchedulerTest, CheckpointsAreKeptWhereTheCallerSays) {
   options.n_checkpoints = 3;
   Engine engine(source_path("models/demo"), options);
   Scheduler scheduler(engine, {.n_sessions = 1});
-  JobRequest request = random_job(random_, 90, 4);
+  AnswerRequest request = random_job(random_, 90, 4);
   request.keep_at = {40, 70, 500};
   const Submitted& first = add(scheduler, request);
   run_all(scheduler);
@@ -336,6 +339,96 @@ TEST_F(SchedulerTest, CheckpointsAreKeptWhereTheCallerSays) {
   run_all(scheduler);
   EXPECT_EQ(third.received.started->n_cached, 40);
   for (const auto& job : jobs_) EXPECT_EQ(job->received.tokens, alone(job->request));
+}
+
+using Rows = std::vector<std::int64_t>;
+
+PassJob decoding(std::uint64_t last_pass = 0) {
+  return {1, true, last_pass};
+}
+PassJob prompt(std::int64_t n_pending, std::uint64_t last_pass = 0) {
+  return {n_pending, false, last_pass};
+}
+Rows plan(std::vector<PassJob> jobs, std::int64_t max_rows = 100, std::int64_t slice_rows = 10) {
+  return plan_pass(jobs, {max_rows, slice_rows});
+}
+
+TEST(SchedulerPassTest, NobodyNothing) {
+  EXPECT_EQ(plan({}), Rows{});
+}
+
+TEST(SchedulerPassTest, APromptAloneGetsAllRows) {
+  EXPECT_EQ(plan({prompt(30)}), Rows{30});
+  EXPECT_EQ(plan({prompt(300)}), Rows{100});
+}
+
+TEST(SchedulerPassTest, WhileOthersDecodeASliceIsBounded) {
+  EXPECT_EQ(plan({decoding(), prompt(300), decoding()}), (Rows{1, 10, 1}));
+  EXPECT_EQ(plan({decoding(), prompt(300), decoding()}, 8), (Rows{1, 6, 1}));
+  EXPECT_EQ(plan({decoding(), prompt(4)}), (Rows{1, 4}));
+}
+
+TEST(SchedulerPassTest, WhatOnePromptLeavesTheNextOneGets) {
+  EXPECT_EQ(plan({prompt(30), prompt(90), prompt(5)}), (Rows{30, 70, 0}));
+  EXPECT_EQ(plan({decoding(), prompt(3), prompt(90)}), (Rows{1, 3, 7}));
+}
+
+TEST(SchedulerPassTest, TheOneServedLongestAgoIsNext) {
+  EXPECT_EQ(plan({prompt(300, 7), prompt(300, 5), prompt(300, 6)}), (Rows{0, 100, 0}));
+  EXPECT_EQ(plan({prompt(300, 7), decoding(7), prompt(6, 5)}), (Rows{4, 1, 6}));
+}
+
+TEST(SchedulerPassTest, ABatchSmallerThanTheJobsServesThemInTurn) {
+  EXPECT_EQ(plan({decoding(3), decoding(2), decoding(2), decoding(1)}, 2), (Rows{0, 1, 0, 1}));
+  EXPECT_EQ(plan({decoding(2), decoding(2), prompt(50, 1)}, 2), (Rows{1, 0, 1}));
+  EXPECT_EQ(plan({decoding(1), prompt(50, 2)}, 1), (Rows{1, 0}));
+  EXPECT_EQ(plan({decoding(2), prompt(50, 1)}, 1), (Rows{0, 1}));
+}
+
+// Random jobs come and go: nobody waits longer than it takes to serve everybody else once, and no
+// pass has more rows than it may.
+TEST(SchedulerPassTest, NobodyStarves) {
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    test::Random random(seed);
+    const PassLimits limits{random.integer(1, 40), random.integer(1, 12)};
+    const auto n_places = static_cast<std::size_t>(random.integer(1, 8));
+    std::vector<PassJob> jobs;
+    std::vector<std::int64_t> answers;  // rows that follow the prompt
+    for (std::uint64_t pass = 1; pass <= 150; ++pass) {
+      while (jobs.size() < n_places && random.chance(0.7)) {
+        jobs.push_back(prompt(random.integer(1, 60), pass - 1));
+        answers.push_back(random.integer(1, 20));
+      }
+      const Rows rows = plan_pass(jobs, limits);
+      const std::int64_t sum = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
+      ASSERT_LE(sum, limits.max_rows);
+      ASSERT_EQ(sum > 0, !jobs.empty());
+      std::int64_t n_decoding = 0, prompt_rows = 0;
+      for (std::size_t i = 0; i < jobs.size(); ++i) {
+        ASSERT_LE(rows[i], jobs[i].n_pending);
+        ASSERT_LE(pass - jobs[i].last_pass, n_places) << "seed " << seed;
+        if (jobs[i].decodes && n_places < static_cast<std::size_t>(limits.max_rows)) {
+          ASSERT_EQ(rows[i], 1);
+        }
+        (jobs[i].decodes ? n_decoding : prompt_rows) += rows[i];
+      }
+      if (n_decoding > 0 && n_places <= static_cast<std::size_t>(limits.max_rows)) {
+        ASSERT_LE(prompt_rows, std::max<std::int64_t>(limits.slice_rows, 1));
+      }
+
+      for (std::size_t i = jobs.size(); i-- > 0;) {
+        if (rows[i] == 0) continue;
+        jobs[i].last_pass = pass;
+        if (!jobs[i].decodes) {
+          jobs[i].n_pending -= rows[i];
+          if (jobs[i].n_pending == 0) jobs[i] = decoding(pass);
+        } else if (--answers[i] == 0) {
+          jobs.erase(jobs.begin() + static_cast<std::ptrdiff_t>(i));
+          answers.erase(answers.begin() + static_cast<std::ptrdiff_t>(i));
+        }
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/scheduler_jobs.h"
+#include "engine/scheduler/scheduler_jobs.h"
 #include "support/expect_error.h"
 
 namespace moeflux::test {
@@ -46,7 +46,7 @@ class SchedulerThreadTest : public testing::Test {
 
 TEST_F(SchedulerThreadTest, ManyThreadsGetTheirOwnAnswers) {
   constexpr int kThreads = 4, kJobs = 5;
-  std::vector<std::vector<JobRequest>> requests(kThreads);
+  std::vector<std::vector<AnswerRequest>> requests(kThreads);
   std::vector<std::vector<std::vector<TokenId>>> answers(kThreads);
   Random random(41);
   for (auto& list : requests) {
@@ -61,7 +61,7 @@ TEST_F(SchedulerThreadTest, ManyThreadsGetTheirOwnAnswers) {
     std::vector<std::thread> threads;
     for (std::size_t t = 0; t < kThreads; ++t) {
       threads.emplace_back([&, t] {
-        for (const JobRequest& request : requests[t]) {
+        for (const AnswerRequest& request : requests[t]) {
           Mailbox mailbox;
           scheduler.submit(request, mailbox.sink());
           answers[t].push_back(mailbox.wait().tokens);
