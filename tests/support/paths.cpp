@@ -11,6 +11,10 @@ std::string source_path(const std::string& relative) {
   return std::string(MOEFLUX_SOURCE_DIR) + "/" + relative;
 }
 
+std::string data_path(const std::string& relative) {
+  return std::string(MOEFLUX_TEST_DATA) + "/" + relative;
+}
+
 std::string shared_path(const std::string& relative) {
   return std::string(MOEFLUX_SOURCE_DIR) + "/../shared/" + relative;
 }
