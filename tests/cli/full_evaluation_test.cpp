@@ -16,8 +16,7 @@ namespace moeflux::test {
 namespace {
 
 struct Evaluated {
-  const char* model;
-  const char* shared;
+  const char* name;
   bool has_mtp;
 };
 
@@ -25,10 +24,9 @@ class FullEvaluationTest : public testing::TestWithParam<Evaluated> {};
 
 TEST_P(FullEvaluationTest, EveryAnswerIsIdentical) {
   MOEFLUX_SKIP_WHEN_SANITIZED;
-  const std::string answers = std::string(GetParam().shared) + "/golden/answers.jsonl";
-  MOEFLUX_NEED_SHARED(answers);
-  const Outcome outcome = run_moeflux(
-      {"eval", source_path(GetParam().model), "--answers", shared_path(answers), "--json", "-v"});
+  const std::string name = GetParam().name;
+  const Outcome outcome = run_moeflux({"eval", source_path("models/" + name), "--answers",
+                                       data_path(name + "/answers.jsonl"), "--json", "-v"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const Json json = parse_json(outcome.out, "stdout");
   EXPECT_GE(json["answers"], 70);
@@ -39,11 +37,10 @@ TEST_P(FullEvaluationTest, EveryAnswerIsIdentical) {
 
 TEST_P(FullEvaluationTest, PerplexityIsTheReferences) {
   MOEFLUX_SKIP_WHEN_SANITIZED;
-  const std::string report = std::string(GetParam().shared) + "/golden/report.json";
-  MOEFLUX_NEED_SHARED(report);
-  const Json want = read_json_file(shared_path(report));
-  const Outcome outcome = run_moeflux({"eval", source_path(GetParam().model), "--texts",
-                                       shared_path("demo-model/golden/heldout.json"), "--json"});
+  const std::string name = GetParam().name;
+  const Json want = read_json_file(data_path(name + "/report.json"));
+  const Outcome outcome = run_moeflux(
+      {"eval", source_path("models/" + name), "--texts", data_path("demo/heldout.json"), "--json"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const Json json = parse_json(outcome.out, "stdout");
   EXPECT_EQ(json["predictions"], want["tokens"]);
@@ -55,8 +52,7 @@ TEST_P(FullEvaluationTest, PerplexityIsTheReferences) {
 }
 
 INSTANTIATE_TEST_SUITE_P(BundledModels, FullEvaluationTest,
-                         testing::Values(Evaluated{"models/demo", "demo-model", true},
-                                         Evaluated{"models/demo-mla", "demo-model-mla", false}),
+                         testing::Values(Evaluated{"demo", true}, Evaluated{"demo-mla", false}),
                          [](const auto& param) {
                            return param.param.has_mtp ? "Demo" : "DemoMla";
                          });

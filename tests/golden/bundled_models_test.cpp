@@ -5,7 +5,6 @@
 #include "support/flash_moe_writer.h"
 #include "support/loaded_model.h"
 #include "support/paths.h"
-#include "support/random.h"
 #include "support/tolerance.h"
 
 namespace moeflux {
@@ -19,13 +18,8 @@ class Bundled : public testing::TestWithParam<std::string> {
  protected:
   std::string path() const { return test::source_path("models/" + GetParam()); }
 
-  // The golden prompts, or random tokens where ../shared is absent.
   std::vector<std::vector<std::int32_t>> prompts() const {
-    const std::string golden =
-        test::shared_path((GetParam() == "demo" ? "demo-model" : "demo-model-mla") +
-                          std::string("/golden/golden.safetensors"));
-    if (!file_exists(golden))
-      return {test::Random(1).tokens(90, 2000), test::Random(2).tokens(33, 2000)};
+    const std::string golden = test::data_path(GetParam() + "/golden.safetensors");
     std::vector<std::vector<std::int32_t>> list;
     for (const char* key : {"p0.ids", "p1.ids", "p2.ids"})
       list.push_back(test::golden_prompt(golden, key));

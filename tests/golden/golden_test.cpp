@@ -19,23 +19,21 @@ struct Model {
   std::string name;
   std::string path;
   std::string golden;
-  bool needs_shared;  // its golden file is in ../shared, which may be absent
 };
 
 std::vector<Model> models() {
   std::vector<Model> list;
   for (const std::string& name : test::fixture_names()) {
     const std::string path = test::fixture_path(name);
-    list.push_back({name, path, path + "/golden.safetensors", false});
+    list.push_back({name, path, path + "/golden.safetensors"});
   }
-  for (const char* name : {"qwen3_5", "qwen3_5_moe", "deepseek_v3", "deepseek_v3-fp8"}) {
-    const std::string path = test::shared_path(std::string("fixtures/") + name);
-    list.push_back({std::string("shared-") + name, path, path + "/golden.safetensors", true});
+  for (const char* name : {"qwen3_5"}) {  // those of tests/data/families that the engine runs
+    const std::string path = test::data_path(std::string("families/") + name);
+    list.push_back({name, path, path + "/golden.safetensors"});
   }
-  list.push_back({"demo", test::source_path("models/demo"),
-                  test::shared_path("demo-model/golden/golden.safetensors"), true});
-  list.push_back({"demo-mla", test::source_path("models/demo-mla"),
-                  test::shared_path("demo-model-mla/golden/golden.safetensors"), true});
+  for (const std::string name : {"demo", "demo-mla"})
+    list.push_back(
+        {name, test::source_path("models/" + name), test::data_path(name + "/golden.safetensors")});
   return list;
 }
 
@@ -88,8 +86,6 @@ class Golden : public testing::TestWithParam<Case> {};
 
 TEST_P(Golden, EveryCheckPasses) {
   const auto& [model, chunk] = GetParam();
-  if (model.needs_shared && !file_exists(model.golden))
-    GTEST_SKIP() << "SKIP: " << model.golden << " is not on this machine";
   Engine engine(model.path, options_of(Precision::Exact));
   std::set<std::string> seen;
   const bool passed =
@@ -113,8 +109,6 @@ TEST_P(Golden, EveryCheckPasses) {
 // 4e-5; models as small as these, of random weights, dampen none of it.
 TEST_P(Golden, FineIsClose) {
   const auto& [model, chunk] = GetParam();
-  if (model.needs_shared && !file_exists(model.golden))
-    GTEST_SKIP() << "SKIP: " << model.golden << " is not on this machine";
   Engine engine(model.path, options_of(Precision::Fine));
   verify_model(engine, model.golden, {.tolerance = 1, .chunk = chunk},
                [&](const VerifyCheck& check) {
@@ -149,8 +143,8 @@ TEST(GoldenFiles, HoldWhatWeClaimToCheck) {
       return c.find("routes") != c.npos;
     })) << name;
   }
-  EXPECT_EQ(n_greedy, 10);
-  EXPECT_EQ(n_mtp, 3);
+  EXPECT_EQ(n_greedy, 12);
+  EXPECT_EQ(n_mtp, 4);
 }
 
 }  // namespace

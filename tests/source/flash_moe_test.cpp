@@ -97,10 +97,7 @@ void expect_same_residents(const ModelSource& original, const ModelSource& copy)
 
 class FlashMoeDemo : public testing::TestWithParam<const char*> {
  protected:
-  void SetUp() override {
-    MOEFLUX_NEED_SHARED(GetParam());
-    original_ = open_source(test::shared_path(GetParam()));
-  }
+  void SetUp() override { original_ = open_source(test::source_path(GetParam())); }
   void write(const FlashMoeOptions& options) const {
     write_flash_moe(*original_, dir_.path(), options);
   }
@@ -192,8 +189,7 @@ TEST_P(FlashMoeDemo, FourBitIsPreferredAndBothMayLieThere) {
   expect_same_experts(*original_, *open_source(dir_.path()));
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, FlashMoeDemo,
-                         testing::Values("demo-model/model", "demo-model-mla/model"),
+INSTANTIATE_TEST_SUITE_P(Models, FlashMoeDemo, testing::Values("models/demo", "models/demo-mla"),
                          [](const auto& test) {
                            return std::string_view(test.param).find("mla") == std::string_view::npos
                                       ? "Qwen"

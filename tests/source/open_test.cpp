@@ -73,9 +73,8 @@ TEST_F(OpenSource, FileOrDirectory) {
   EXPECT_EQ(open_source(dir_.file("model.safetensors"))->tensors().size(), 1u);
 }
 
-TEST(OpenShared, DemoModel) {
-  MOEFLUX_NEED_SHARED("demo-model/model");
-  const auto source = open_source(test::shared_path("demo-model/model"));
+TEST(OpenReleased, DemoModel) {
+  const auto source = open_source(test::source_path("models/demo"));
   EXPECT_EQ(source->layout(), ModelSource::Layout::Mlx);
   EXPECT_EQ(source->n_files(), 2);
   EXPECT_EQ(source->config().at("model_type"), "qwen3_5_moe");
@@ -93,9 +92,8 @@ TEST(OpenShared, DemoModel) {
   EXPECT_EQ(down.at(63).bytes(), 256u * (32 + 2 + 2));
 }
 
-TEST(OpenShared, FusedExperts) {
-  MOEFLUX_NEED_SHARED("fixtures/qwen3_5_moe");
-  const auto source = open_source(test::shared_path("fixtures/qwen3_5_moe"));
+TEST(OpenReleased, FusedExperts) {
+  const auto source = open_source(test::source_path("tests/fixtures/qwen-released"));
   EXPECT_EQ(source->layout(), ModelSource::Layout::Safetensors);
   const Json& text = source->config().at("text_config");
   const auto n_experts = text.at("num_experts").get<int>();

@@ -247,11 +247,10 @@ std::vector<float> read_row(const ModelSource& source, const StoredMatrix& m, st
   return out;
 }
 
-// The same model stored in BF16 and in FP8: E4M3 keeps three bits after the leading one.
-TEST(TensorLookupShared, Fp8FixtureIsCloseToTheBf16One) {
-  MOEFLUX_NEED_SHARED("fixtures/deepseek_v3-fp8");
-  const auto bf16 = open_source(test::shared_path("fixtures/deepseek_v3"));
-  const auto fp8 = open_source(test::shared_path("fixtures/deepseek_v3-fp8"));
+// The same matrix stored in BF16 and in FP8: E4M3 keeps three bits after the leading one.
+TEST(TensorLookupReleased, Fp8IsCloseToTheBf16Original) {
+  const std::string path = test::source_path("tests/fixtures/dsv3-fp8");
+  const auto bf16 = open_source(path + "/original.safetensors"), fp8 = open_source(path);
   const std::string module = "model.layers.0.self_attn.kv_a_proj_with_mqa";
   const TensorInfo* info = bf16->find(module + ".weight");
   ASSERT_NE(info, nullptr);

@@ -15,6 +15,10 @@ std::string fixture_path(const std::string& name) {
   return source_path("tests/fixtures/" + name);
 }
 
+std::string data_path(const std::string& relative) {
+  return std::string(MOEFLUX_TEST_DATA) + "/" + relative;
+}
+
 std::string shared_path(const std::string& relative) {
   return std::string(MOEFLUX_SOURCE_DIR) + "/../shared/" + relative;
 }

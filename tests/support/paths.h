@@ -1,5 +1,6 @@
-// Where tests find their data. What is large and only for tests lives beside the checkout in
-// ../shared and may be absent: such a test says SKIP and why.
+// Where tests find their data: in the checkout, and unpacked from tests/data. Templates and
+// tokenizers of released models are not ours to ship: tests compare with those in ../shared, beside
+// the checkout, and say SKIP where that folder is absent.
 #pragma once
 
 #include <string>
@@ -10,6 +11,8 @@ namespace moeflux::test {
 
 std::string source_path(const std::string& relative);  // inside the checkout
 std::string fixture_path(const std::string& name);     // of tests/fixtures
+// A file of tests/data, given without its ending .xz. The build unpacks the folder.
+std::string data_path(const std::string& relative);
 std::string shared_path(const std::string& relative);  // inside ../shared; may not exist
 bool shared_exists(const std::string& relative);
 

@@ -1,4 +1,5 @@
-// Every token-id vector of the real vocabularies in ../shared, encoded, decoded and streamed.
+// Every recorded token-id vector, encoded, decoded and streamed: of the bundled model, of one small
+// vocabulary for each way to split text, and of released vocabularies where ../shared has them.
 #include <cstdio>
 #include <fstream>
 
@@ -26,51 +27,105 @@ std::string unpack(const std::string& name, const TempDir& dir) {
   return std::system(command.c_str()) == 0 ? out : "";
 }
 
-void check_vectors(const Tokenizer& tokenizer, const std::string& name) {
-  std::ifstream file(shared_path("tokenizers/" + name + ".vectors.jsonl"));
+// Every line of a file: text, ids, what they decode to, and perhaps what is shown of that.
+void check_vectors(const Tokenizer& tokenizer, const std::string& path, int n_expected) {
+  std::ifstream file(path);
   int n = 0;
   for (std::string line; std::getline(file, line); ++n) {
-    const Json json = parse_json(line, name);
+    const Json json = parse_json(line, path);
     const auto ids = json["ids"].get<Ids>();
     const auto decoded = json["decoded"].get<std::string>();
     ASSERT_EQ(tokenizer.encode_markup(json["text"].get<std::string>()), ids) << line;
     ASSERT_EQ(tokenizer.decode(ids), decoded) << line;
+    if (json.contains("shown")) {
+      ASSERT_EQ(tokenizer.decode(ids, true), json["shown"].get<std::string>()) << line;
+    }
     StreamDecoder decoder(tokenizer);
     std::string streamed;
     for (const TokenId id : ids) streamed += decoder.feed(id);
     ASSERT_EQ(streamed + decoder.finish(), decoded) << line;
   }
-  EXPECT_EQ(n, 700);
+  EXPECT_EQ(n, n_expected) << path;
 }
 
-class TokenizerVectors : public testing::TestWithParam<const char*> {};
+std::string vectors_of(const std::string& name) {
+  return test::data_path("tokenizers/" + name + ".vectors.jsonl");
+}
 
-TEST_P(TokenizerVectors, AllAgree) {
-  const std::string name = GetParam();
-  MOEFLUX_NEED_SHARED("tokenizers/" + name + ".vectors.jsonl");
+Tokenizer small_tokenizer(const std::string& name) {
+  return Tokenizer::from_json_file(test::data_path("tokenizers/" + name + ".tokenizer.json"), "");
+}
+
+// One small vocabulary for every way that released ones split text.
+class SmallTokenizerKinds : public testing::TestWithParam<const char*> {};
+
+TEST_P(SmallTokenizerKinds, AllVectorsAgree) {
+  check_vectors(small_tokenizer(GetParam()), vectors_of(GetParam()), 400);
+}
+
+INSTANTIATE_TEST_SUITE_P(Text, SmallTokenizerKinds,
+                         testing::Values("gpt2", "llama3", "qwen", "gpt4o", "kimi", "deepseek",
+                                         "spm_prepend", "spm_metaspace"),
+                         [](const auto& test) { return std::string(test.param); });
+
+// The files of flash-moe are read with the split rule and the normal form of Qwen.
+TEST(SmallTokenizers, ExportToFlashMoe) {
+  const Tokenizer tokenizer = small_tokenizer("qwen");
   const TempDir dir;
-  const std::string path = unpack(name, dir);
-  if (path.empty()) GTEST_SKIP() << "SKIP: xz is not on this machine";
-  check_vectors(Tokenizer::from_json_file(path, ""), name);
+  const Tokenizer bpet =
+      Tokenizer::from_bpet_file(dir.write("tokenizer.bin", write_bpet(tokenizer)));
+  const Tokenizer vocab =
+      Tokenizer::from_vocab_bin_file(dir.write("vocab.bin", write_vocab_bin(tokenizer)));
+  std::ifstream file(vectors_of("qwen"));
+  for (std::string line; std::getline(file, line);) {
+    const Json json = parse_json(line, "vectors");
+    const auto ids = json["ids"].get<Ids>();
+    ASSERT_EQ(bpet.encode_markup(json["text"].get<std::string>()), ids) << line;
+    ASSERT_EQ(bpet.decode(ids), json["decoded"].get<std::string>()) << line;
+    ASSERT_EQ(vocab.decode(ids), json["decoded"].get<std::string>()) << line;
+  }
+  for (const AddedToken& token : tokenizer.added_tokens())
+    EXPECT_EQ(bpet.is_special(token.id), token.special) << token.content;
 }
 
-INSTANTIATE_TEST_SUITE_P(Real, TokenizerVectors, testing::Values("qwen3_5", "deepseek_v3"));
+TEST(SmallTokenizers, TokensAroundATextThatIsNoChat) {
+  const Tokenizer llama = small_tokenizer("llama3");
+  const Ids hello = llama.encode_markup("Hello");
+  Ids with_bos{*llama.find_token("<|begin_of_text|>")};
+  with_bos.insert(with_bos.end(), hello.begin(), hello.end());
+  EXPECT_EQ(llama.with_special_tokens(hello), with_bos);
+  EXPECT_EQ(small_tokenizer("gpt2").with_special_tokens(hello), hello);
+}
 
 TEST(DemoTokenizer, AllVectorsAgree) {
-  MOEFLUX_NEED_SHARED("tokenizers/demo.vectors.jsonl");
-  const std::string folder = shared_path("demo-model/model/");
+  const std::string folder = test::source_path("models/demo/");
   const Tokenizer tokenizer =
       Tokenizer::from_json_file(folder + "tokenizer.json", folder + "tokenizer_config.json");
-  check_vectors(tokenizer, "demo");
+  check_vectors(tokenizer, vectors_of("demo"), 700);
   EXPECT_EQ(tokenizer.eos(), tokenizer.find_token("<|im_end|>"));
   EXPECT_EQ(tokenizer.pad(), tokenizer.find_token("<|endoftext|>"));
   EXPECT_EQ(tokenizer.bos(), std::nullopt);
   EXPECT_FALSE(tokenizer.add_bos());
 }
 
+class ReleasedTokenizers : public testing::TestWithParam<const char*> {};
+
+TEST_P(ReleasedTokenizers, AllVectorsAgree) {
+  const std::string name = GetParam();
+  MOEFLUX_NEED_SHARED("tokenizers/" + name + ".vectors.jsonl");
+  const TempDir dir;
+  const std::string path = unpack(name, dir);
+  if (path.empty()) GTEST_SKIP() << "SKIP: xz is not on this machine";
+  check_vectors(Tokenizer::from_json_file(path, ""),
+                shared_path("tokenizers/" + name + ".vectors.jsonl"), 700);
+}
+
+INSTANTIATE_TEST_SUITE_P(Real, ReleasedTokenizers, testing::Values("qwen3_5", "deepseek_v3"),
+                         [](const auto& test) { return std::string(test.param); });
+
 // Ids, flags and chat pieces of Qwen3.5 that other parts of the project rely on, and its export to
 // tokenizer.bin.
-TEST(QwenTokenizer, KnownFactsAndExport) {
+TEST(ReleasedQwen, KnownFactsAndExport) {
   MOEFLUX_NEED_SHARED("tokenizers/qwen3_5.tokenizer.json.xz");
   const TempDir dir;
   const std::string path = unpack("qwen3_5", dir);
@@ -85,7 +140,7 @@ TEST(QwenTokenizer, KnownFactsAndExport) {
 
   const Tokenizer bpet =
       Tokenizer::from_bpet_file(dir.write("tokenizer.bin", write_bpet(tokenizer)));
-  check_vectors(bpet, "qwen3_5");
+  check_vectors(bpet, shared_path("tokenizers/qwen3_5.vectors.jsonl"), 700);
   const Tokenizer vocab =
       Tokenizer::from_vocab_bin_file(dir.write("vocab.bin", write_vocab_bin(tokenizer)));
   const Ids ids = tokenizer.encode_markup("caf\u00E9 \u4F60\u597D \U0001F600<|im_end|>");

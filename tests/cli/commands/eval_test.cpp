@@ -94,12 +94,10 @@ TEST(EvalTest, AnswersAreCountedAgainstTheReference) {
 }
 
 TEST(EvalTest, DemoModelsAnswerAsTheReference) {
-  MOEFLUX_NEED_SHARED("demo-model/golden/answers.jsonl");
-  for (const auto& [model, shared] :
-       {std::pair{"models/demo", "demo-model"}, {"models/demo-mla", "demo-model-mla"}}) {
-    const Outcome outcome = run_moeflux({"eval", source_path(model), "--answers",
-                                         shared_path(std::string(shared) + "/golden/answers.jsonl"),
-                                         "--limit", "12", "--min-identical", "12", "--json"});
+  for (const std::string name : {"demo", "demo-mla"}) {
+    const Outcome outcome = run_moeflux({"eval", source_path("models/" + name), "--answers",
+                                         data_path(name + "/answers.jsonl"), "--limit", "12",
+                                         "--min-identical", "12", "--json"});
     EXPECT_EQ(outcome.exit_code, 0) << outcome.out << outcome.err;
     EXPECT_EQ(parse_json(outcome.out, "stdout")["prompt_mismatches"], 0);
   }

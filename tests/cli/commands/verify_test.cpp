@@ -85,12 +85,9 @@ TEST(VerifyTest, CanBeStoppedInEveryLayer) {
 }
 
 TEST(VerifyTest, DemoModelsMatchTheirGoldens) {
-  MOEFLUX_NEED_SHARED("demo-model/golden/golden.safetensors");
-  for (const char* name : {"demo-model", "demo-model-mla"}) {
-    const std::string model = std::string(name) == "demo-model" ? "models/demo" : "models/demo-mla";
-    const Outcome outcome =
-        run_moeflux({"verify", source_path(model), "--golden",
-                     shared_path(std::string(name) + "/golden/golden.safetensors")});
+  for (const std::string name : {"demo", "demo-mla"}) {
+    const Outcome outcome = run_moeflux({"verify", source_path("models/" + name), "--golden",
+                                         data_path(name + "/golden.safetensors")});
     EXPECT_EQ(outcome.exit_code, 0) << outcome.out << outcome.err;
   }
 }

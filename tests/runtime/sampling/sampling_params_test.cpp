@@ -152,8 +152,7 @@ TEST(SamplingDefaults, WrongTypesAndRangesNameFileAndField) {
 }
 
 TEST(SamplingDefaults, ReadsTheDemoModel) {
-  MOEFLUX_NEED_SHARED("demo-model/model/generation_config.json");
-  const std::string path = test::shared_path("demo-model/model/generation_config.json");
+  const std::string path = test::source_path("models/demo/generation_config.json");
   const SamplingParams params = sampling_defaults(read_json_file(path), path);
   EXPECT_EQ(params.temperature, 0.0);
   EXPECT_EQ(params.top_k, 20);

@@ -1,5 +1,6 @@
 #include "text/chat/message_forms.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "base/file.h"
@@ -70,10 +71,19 @@ TEST(MessageForms, ArgumentsThatAreNoJson) {
   EXPECT_EQ(served(using_arguments("{{ a + ';' }}"), calls), R"({"a": ;{};[1];)");
 }
 
+TEST(MessageForms, TemplateStylesReadArgumentsAsObjects) {
+  for (const std::string name : {"chatml-json", "chatml-xml", "bars", "bars-xml", "sections",
+                                 "headers", "inst", "observations", "channels", "invokes"}) {
+    const std::string path = test::source_path("tests/data/templates/" + name + ".jinja");
+    EXPECT_EQ(template_of(read_text_file(path, 1 << 20)).forms().arguments, ArgumentForm::Object)
+        << name;
+  }
+}
+
 TEST(MessageForms, ReleasedTemplatesReadArgumentsAsObjects) {
   MOEFLUX_NEED_SHARED("chat-templates/cases.jsonl");
-  for (const char* name : {"Qwen3.5-4B.jinja", "Qwen-Qwen3-0.6B.jinja",
-                           "deepseek-ai-DeepSeek-V3.1.jinja", "demo.jinja"}) {
+  for (const char* name :
+       {"Qwen3.5-4B.jinja", "Qwen-Qwen3-0.6B.jinja", "deepseek-ai-DeepSeek-V3.1.jinja"}) {
     const std::string path = test::shared_path(std::string("chat-templates/") + name);
     EXPECT_EQ(template_of(read_text_file(path, 1 << 20)).forms().arguments, ArgumentForm::Object)
         << name;

@@ -112,16 +112,27 @@ TEST(Mutations, OfASmallTemplate) {
   EXPECT_LT(rendered, kMutations);
 }
 
+void expect_survived(const std::string& path, std::uint32_t seed) {
+  const int rendered = run_mutations(read_text_file(path, 1 << 20), seed);
+  EXPECT_GT(rendered, 0) << path;
+  EXPECT_LT(rendered, kMutations) << path;
+}
+
+TEST(Mutations, OfTemplateStyles) {
+  std::uint32_t seed = 20;
+  for (const std::string name :
+       {"chatml-json", "chatml-xml", "bars", "bars-xml", "sections", "headers", "inst",
+        "observations", "channels", "invokes", "constructs"})
+    expect_survived(test::source_path("tests/data/templates/" + name + ".jinja"), seed++);
+  expect_survived(test::source_path("models/demo/chat_template.jinja"), seed);
+}
+
 TEST(Mutations, OfReleasedTemplates) {
   MOEFLUX_NEED_SHARED("chat-templates/cases.jsonl");
   std::uint32_t seed = 2;
-  for (const char* file : {"Qwen-Qwen3-0.6B.jinja", "Qwen3.5-4B.jinja", "demo.jinja",
-                           "deepseek-ai-DeepSeek-V3.1.jinja"}) {
-    const std::string path = test::shared_path(std::string("chat-templates/") + file);
-    const int rendered = run_mutations(read_text_file(path, 1 << 20), seed++);
-    EXPECT_GT(rendered, 0) << file;
-    EXPECT_LT(rendered, kMutations) << file;
-  }
+  for (const std::string file :
+       {"Qwen-Qwen3-0.6B.jinja", "Qwen3.5-4B.jinja", "deepseek-ai-DeepSeek-V3.1.jinja"})
+    expect_survived(test::shared_path("chat-templates/" + file), seed++);
 }
 
 }  // namespace
