@@ -75,9 +75,9 @@ class Part:
 
 
 def in_parallel(jobs, function, items):
-    """The texts that function returned, without the empty ones."""
+    """What the function returned, without what is empty."""
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        return [text for text in pool.map(function, items) if text]
+        return [result for result in pool.map(function, items) if result]
 
 
 def configure(preset, *options):
@@ -123,13 +123,16 @@ def check_format(options):
         raise Skipped(f"clang-format {CLANG_FORMAT} is not installed")
     files = tracked(".h", ".hpp", ".cpp")
 
-    def check(name):
-        run = subprocess.run([tool, "--dry-run", "-Werror", name], cwd=ROOT, capture_output=True,
+    def check(names):
+        run = subprocess.run([tool, "--dry-run", "-Werror", *names], cwd=ROOT, capture_output=True,
                              text=True)
-        return f"{name}: make format changes it" if run.returncode != 0 else ""
+        if run.returncode == 0:
+            return []
+        return sorted(set(re.findall(r"^(.+?):\d+:\d+: error:", run.stderr, re.M))) or [run.stderr]
 
-    if wrong := in_parallel(options.jobs, check, files):
-        raise Findings(*wrong)
+    chunks = [files[i:i + 40] for i in range(0, len(files), 40)]
+    if wrong := sum(in_parallel(options.jobs, check, chunks), []):
+        raise Findings(*[f"{name}: make format changes it" for name in wrong])
     return f"{len(files)} files"
 
 
