@@ -11,8 +11,8 @@ Steps, all of them unless some are named:
   asan     tests of parsers under AddressSanitizer and UBSan
   tsan     tests of threads under ThreadSanitizer
 
-clang and headers look at a part of the files: those of the last commit, and of the others one out of
-four, chosen by the commit, so that all have their turn. --all looks at every one.
+clang and headers look at a quarter of the files: those of the last commit first, the others in an order
+that every commit shuffles, so that all have their turn. --all looks at every one.
 """
 
 import argparse
@@ -20,6 +20,7 @@ import concurrent.futures
 import fractions
 import hashlib
 import json
+import math
 import os
 import pathlib
 import re
@@ -59,19 +60,16 @@ def tracked(*endings):
     return sorted(name for name in names if name.endswith(endings) and (ROOT / name).exists())
 
 
-class Part:
-    """Which files have their turn: part of them by the commit, and what the commit changes."""
+def part_of(names, share):
+    """So many of the names: those the last commit changed come first, the others in an order that
+    every commit shuffles."""
+    commit = output_of("git", "rev-parse", "HEAD").strip() or str(time.time())
+    changed = set(output_of("git", "diff", "--name-only", "HEAD~1").split("\n"))
 
-    def __init__(self, share):
-        self.share = share
-        self.commit = output_of("git", "rev-parse", "HEAD").strip() or str(time.time())
-        self.changed = set(output_of("git", "diff", "--name-only", "HEAD~1").split("\n"))
+    def turn(name):
+        return name not in changed, hashlib.sha256((commit + name).encode()).digest()
 
-    def __contains__(self, name):
-        if self.share == 1 or name in self.changed:
-            return True
-        value = int(hashlib.sha256((self.commit + name).encode()).hexdigest()[:8], 16)
-        return value < self.share * 2**32
+    return sorted(names, key=turn)[:math.ceil(share * len(names))]
 
 
 def in_parallel(jobs, function, items):
@@ -137,8 +135,8 @@ def check_format(options):
 
 
 def check_clang(options):
-    compiler, part = Compiler(), Part(options.part)
-    names = [name for name in compiler.flags if name in part]
+    compiler = Compiler()
+    names = part_of(list(compiler.flags), options.part)
     if wrong := in_parallel(options.jobs, lambda name: compiler.check(name, name), names):
         raise Findings(*wrong)
     return f"{len(names)} of {len(compiler.flags)} sources"
@@ -155,9 +153,9 @@ def includers(compiler):
 
 
 def check_headers(options):
-    compiler, part = Compiler(), Part(options.part)
+    compiler = Compiler()
     used_by = includers(compiler)
-    n_all, chosen = 0, []
+    sources = {}  # of headers to look at: a source that has the flags they need
     for name in tracked(".h", ".hpp"):
         short = re.sub(r"^(src|tests|include)/", "", name)
         own = re.sub(r"\.h$", ".cpp", name)
@@ -165,20 +163,17 @@ def check_headers(options):
             continue  # compiling that source has shown it
         # Headers of kernels need the instruction set of a source that uses them.
         folder = os.path.dirname(name)
-        source = used_by.get(short) or next(
+        sources[name] = used_by.get(short) or next(
             (source for source in sorted(compiler.flags) if os.path.dirname(source) == folder),
             next(iter(compiler.flags)))
-        n_all += 1
-        if name in part:
-            chosen.append((name, source))
+    chosen = part_of(list(sources), options.part)
 
-    def check(item):
-        name, source = item
-        return compiler.check(name, source, f'#include "{ROOT / name}"\n')
+    def check(name):
+        return compiler.check(name, sources[name], f'#include "{ROOT / name}"\n')
 
     if wrong := in_parallel(options.jobs, check, chosen):
         raise Findings(*wrong)
-    return f"{len(chosen)} of {n_all} headers"
+    return f"{len(chosen)} of {len(sources)} headers"
 
 
 def check_sanitizer(preset, targets, options):
