@@ -12,8 +12,8 @@ ask for comes from two programs of the same build, which may be left out:
   --probe    bits_probe (a target of -DMOEFLUX_BUILD_BENCH=ON): several sessions in one pass, what is
              inside of a pass, rows of the MTP head
   --program  moeflux: `verify` of every fixture that has golden values
-A model given by --synth is large: it gets short prompts, and a long one with the best instruction
-set only. Where a file exists already, cases that are in it are not run again.
+A model given by --synth is large: it gets short prompts, a long one with the best instruction set
+only, and five tokens of scalar code. Where a file exists already, cases that are in it are not run again.
 """
 
 import argparse
@@ -285,8 +285,11 @@ def small_cases(path):
         yield f"kv {name}", {"kv_type": value}, lambda m: whole(m, 40, 4)
 
 
-def large_cases(best):
+def large_cases(isa, best):
     usual = {"max_batch": LONG}
+    if isa == "scalar":  # minutes otherwise
+        yield "short", usual, lambda m: whole(m, 4, 1)
+        return
     yield "whole", usual, lambda m: whole(m, 12, 2)
     yield "pieces", usual, lambda m: pieces(m, 12, (5, 1))
     if best:
@@ -398,9 +401,10 @@ class Recorder:
             best = isa == self.sets[-1]
             for precision in PRECISIONS:
                 if large:
-                    self.run_cases(name, path, isa, precision, large_cases(best), context_length=512,
+                    self.run_cases(name, path, isa, precision, large_cases(isa, best), context_length=512,
                                    memory_bytes=self.arguments.large_memory)
-                    self.run_probe(name, path, isa, precision, 3, self.arguments.large_memory)
+                    if isa != "scalar":
+                        self.run_probe(name, path, isa, precision, 3, self.arguments.large_memory)
                 else:
                     self.run_cases(name, path, isa, precision, small_cases(path), context_length=512)
                     self.run_probe(name, path, isa, precision, 16)
