@@ -2,6 +2,7 @@
 #   make        build build/release/moeflux
 #   make demo   install what is missing, build, let the bundled model answer
 #   make test   install what is missing, build, run every test;  WERROR=ON: a warning stops the build
+#   make lint   what neither sees: clang, headers by themselves, format, sanitizers over a part of the tests
 #   make asan   the tests under AddressSanitizer and UBSan;  make tsan: under ThreadSanitizer
 #   make arm64  cross-compile for 64-bit Arm, run kernel tests with qemu; says what it needs when that is missing
 #   make format / make tidy / make clean
@@ -10,7 +11,7 @@ JOBS ?= $(shell nproc)
 WERROR ?= OFF
 BINARY := build/release/moeflux
 
-.PHONY: all deps demo test asan tsan arm64 format tidy clean
+.PHONY: all deps demo test lint asan tsan arm64 format tidy clean
 
 all: deps build/release/build.ninja
 	cmake --build --preset release --parallel $(JOBS) --target moeflux
@@ -30,6 +31,10 @@ demo: all
 test: deps build/release/build.ninja
 	cmake --build --preset release --parallel $(JOBS)
 	ctest --preset release --parallel $(JOBS)
+
+lint:
+	@scripts/install_deps.sh clang clang-format
+	@scripts/lint.py --jobs $(JOBS)
 
 asan tsan: %: deps build/%/build.ninja
 	cmake --build --preset $@ --parallel $(JOBS)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages the build needs, and only those that are missing: silent and without root when
 # everything is there. On other systems it only checks that the tools and headers can be found.
+#   install_deps.sh [PACKAGE ...]   also these; each is the name of a tool as well
 set -euo pipefail
 
 packages=(
@@ -14,6 +15,8 @@ headers=(
   fmt/format.h CLI/CLI.hpp nlohmann/json.hpp simdjson.h pcre2.h utf8proc.h
   xxhash.h liburing.h histedit.h boost/beast/version.hpp gtest/gtest.h
 )
+packages+=("$@")
+tools+=("$@")
 min_boost=1.81
 
 if ! command -v dpkg-query >/dev/null; then

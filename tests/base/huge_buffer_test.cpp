@@ -37,7 +37,7 @@ TEST(HugeBuffer, Moves) {
 TEST(HugeBuffer, SaysWhenThereIsNoMemory) {
   expect_error(Errc::OutOfMemory, {"memory"}, [] { HugeBuffer(std::size_t{1} << 60); });
   expect_error(Errc::OutOfMemory, {"memory"},
-               [] { HugeBuffer(std::numeric_limits<std::size_t>::max()); });
+               [] { HugeBuffer{std::numeric_limits<std::size_t>::max()}; });
 }
 
 }  // namespace
