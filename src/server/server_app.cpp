@@ -1,18 +1,13 @@
 #include "server/server_app.h"
 
 #include <algorithm>
-#include <cctype>
 
 #include <fmt/format.h>
 
-#include "server/dialects/anthropic/routes.h"
-#include "server/dialects/error_forms.h"
-#include "server/dialects/model_routes.h"
-#include "server/dialects/ollama/routes.h"
-#include "server/dialects/openai/routes.h"
-#include "server/dialects/responses/routes.h"
-#include "server/dialects/status_routes.h"
-#include "server/service/answering.h"
+#include "server/dialects/errors.h"
+#include "server/dialects/ollama/ollama.h"
+#include "server/dialects/request_fields.h"
+#include "server/dialects/routes.h"
 
 namespace moeflux {
 namespace {
@@ -20,13 +15,6 @@ namespace {
 bool contains(const std::vector<std::string>& list, std::string_view what) {
   return std::find(list.begin(), list.end(), what) != list.end() ||
          std::find(list.begin(), list.end(), "*") != list.end();
-}
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return out;
 }
 
 // "localhost:9099" -> "localhost", "[::1]:80" -> "[::1]".
@@ -44,7 +32,7 @@ bool is_address(std::string_view host) {
 // A body that says it is something else is no JSON. curl's default is taken for a missing type.
 void check_content_type(const HttpRequest& request) {
   if (request.method != "POST" || request.body.empty()) return;
-  std::string type = lower(request.header("content-type"));
+  std::string type = lower_case(request.header("content-type"));
   type = type.substr(0, type.find(';'));
   while (!type.empty() && type.back() == ' ') type.pop_back();
   if (type.empty() || type == "application/json" || type.ends_with("+json") ||
@@ -52,6 +40,17 @@ void check_content_type(const HttpRequest& request) {
     return;
   throw HttpError(415, "invalid_request_error",
                   fmt::format("the body is {}; application/json is expected", type));
+}
+
+Json body_of(const HttpRequest& http) {
+  return http.method == "POST" ? parse_body(http) : Json::object();
+}
+
+std::optional<KeepAlive> keep_alive_of(const ModelRoute& route, const Json& body) {
+  if (!route.is_ollama) return std::nullopt;
+  const Json* given = RequestFields(body).find("keep_alive");
+  if (given == nullptr) return std::nullopt;
+  return naming("keep_alive", [&] { return read_keep_alive(*given); });
 }
 
 }  // namespace
@@ -68,11 +67,16 @@ bool same_key(std::string_view given, std::string_view key) {
 ServerApp::ServerApp(ServerAppOptions options)
     : options_(std::move(options)), models_(options_.model_id) {
   add_status_routes(*this);
-  add_model_list_routes(*this);
-  add_openai_routes(*this);
-  add_anthropic_routes(*this);
-  add_ollama_routes(*this);
-  add_responses_routes(*this);
+  add_dialect_routes(*this);
+}
+
+void ServerApp::add_route(std::string method, std::string pattern, PlainHandler handler,
+                          ErrorForm error_form, bool needs_key) {
+  router_.add({std::move(method), std::move(pattern),
+               [this, handler](const HttpRequest& request, const ExchangePtr& exchange) {
+                 exchange->respond(handler(*this, request));
+               },
+               std::move(error_form), needs_key});
 }
 
 void ServerApp::add_model_route(std::string method, std::string pattern, ModelRoute route) {
@@ -127,7 +131,7 @@ bool ServerApp::answer_preflight(const HttpRequest& request, Exchange& exchange)
 
 void ServerApp::check_host(const HttpRequest& request) const {
   if (request.is_local) return;
-  const std::string host = lower(without_port(request.header("host")));
+  const std::string host = lower_case(without_port(request.header("host")));
   if (host.empty() || is_address(host) || host == "localhost" || host.ends_with(".localhost") ||
       contains(options_.hosts, host))
     return;
@@ -142,7 +146,7 @@ void ServerApp::check_key(const HttpRequest& request) const {
   std::string_view given = request.header("x-api-key");
   constexpr std::string_view kBearer = "bearer ";
   const std::string_view authorization = request.header("authorization");
-  if (lower(authorization.substr(0, kBearer.size())) == kBearer)
+  if (lower_case(authorization.substr(0, kBearer.size())) == kBearer)
     given = authorization.substr(kBearer.size());
   bool found = false;
   for (const std::string& key : options_.api_keys) found |= same_key(given, key);
@@ -164,6 +168,93 @@ void ServerApp::handle(HttpRequest request, const ExchangePtr& exchange) {
     if (route.needs_key) check_key(request);
     check_content_type(request);
     route.handler(request, exchange);
+  });
+}
+
+// ---- the model of a request
+
+std::string named_model(const HttpRequest& http, const Json& body, bool is_ollama) {
+  std::string name;
+  if (const auto found = http.parameters.find("model"); found != http.parameters.end())
+    name = found->second;
+  else if (const auto asked = http.query.find("model"); asked != http.query.end())
+    name = asked->second;
+  else if (is_ollama)
+    name = read_ollama_model(body);
+  else
+    name = RequestFields(body).string("model").value_or("");
+  if (name.size() > kMaxModelName)
+    throw bad_request(fmt::format("model is longer than {} bytes", kMaxModelName), "model");
+  return name;
+}
+
+void ModelAccess::set_service(std::shared_ptr<GenerationService> service) {
+  const std::lock_guard lock(mutex_);
+  service_ = std::move(service);
+}
+
+void ModelAccess::set_workers(Workers workers) {
+  const std::lock_guard lock(mutex_);
+  workers_ = std::move(workers);
+}
+
+// On this thread where there are no workers.
+void ModelAccess::run_on_worker(std::function<void()> work) const {
+  Workers workers;
+  {
+    const std::lock_guard lock(mutex_);
+    workers = workers_;
+  }
+  if (workers)
+    workers(std::move(work));
+  else
+    work();
+}
+
+bool ModelAccess::is_ready() const {
+  const std::lock_guard lock(mutex_);
+  return pool_ != nullptr || service_ != nullptr;
+}
+
+ModelLease ModelAccess::only() const {
+  const std::lock_guard lock(mutex_);
+  if (service_ == nullptr) {
+    throw HttpError(503, "unavailable_error", "the model is being loaded")
+        .with_header("Retry-After", "5");
+  }
+  return {model_id_, service_};
+}
+
+void ModelAccess::answer(const std::shared_ptr<const ModelRoute>& route, const HttpRequest& http,
+                         const ExchangePtr& exchange) const {
+  if (pool_ == nullptr) {
+    ModelLease model = only();
+    return route->handler({http.memory, std::move(model), body_of(http), exchange});
+  }
+  Json body = body_of(http);
+  const CatalogEntry entry = pool_->find(named_model(http, body, route->is_ollama));
+  if (route->without_model && route->without_model(*pool_, entry, body, exchange)) return;
+  const std::optional<KeepAlive> keep_alive = keep_alive_of(*route, body);
+  if (auto model = pool_->try_lease(entry, keep_alive))
+    return route->handler({http.memory, std::move(*model), std::move(body), exchange});
+  wait(route, entry, keep_alive, {http.memory, {}, std::move(body), exchange});
+}
+
+void ModelAccess::wait(const std::shared_ptr<const ModelRoute>& route, const CatalogEntry& entry,
+                       std::optional<KeepAlive> keep_alive, ModelRequest given) const {
+  const auto request = std::make_shared<ModelRequest>(std::move(given));
+  const auto go_on = [route, request](const ModelPool::LeaseResult& result) {
+    answering(*request->exchange, route->error_form, [&] {
+      if (const auto* error = std::get_if<HttpError>(&result)) throw HttpError(*error);
+      request->model = std::get<ModelLease>(result);
+      route->handler(*request);
+    });
+  };
+  const ModelPool::Ticket ticket = pool_->new_ticket();
+  // First: once the handler goes on, leaving has another meaning.
+  request->exchange->on_gone([pool = pool_, ticket] { pool->forget(ticket); });
+  pool_->wait_for(ticket, entry, keep_alive, [this, go_on](ModelPool::LeaseResult result) {
+    run_on_worker([go_on, result = std::move(result)] { go_on(result); });
   });
 }
 

@@ -1,16 +1,75 @@
-// The application behind the HTTP core: who may ask, which handler answers, and with which model
-// (model_access.h).
+// The application behind the HTTP core: who may ask, which handler answers, and with which model.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
 #include "server/http/router.h"
-#include "server/service/model_access.h"
+#include "server/service/model_pool.h"
 
 namespace moeflux {
+
+// A request with the model it is for.
+struct ModelRequest {
+  std::shared_ptr<MemoryShare> memory;  // reserved for all of it; null: not counted
+  ModelLease model;
+  Json body;  // an object; empty where the request has none
+  ExchangePtr exchange;
+};
+using ModelHandler = std::function<void(const ModelRequest&)>;
+
+struct ModelRoute {
+  ModelHandler handler;
+  ErrorForm error_form;
+  // Ollama's bodies may have a keep_alive, and old ones call the model "name".
+  bool is_ollama = false;
+  // With several models: answers a request that does not need its model in memory. False: it does.
+  std::function<bool(ModelPool&, const CatalogEntry&, const Json& body, const ExchangePtr&)>
+      without_model = {};
+};
+
+// The model a request names in its path, its query or its body; "" when none. Throws HttpError.
+std::string named_model(const HttpRequest& http, const Json& body, bool is_ollama);
+
+// Finds the model of a request: the only one of a server, or one of several by its name.
+//
+// With one model every name means it, and until it is loaded requests get 503. With a pool, a
+// request for a model that is not in memory is put aside, no thread waits for it, and it is handled
+// when the model is there; a client that leaves meanwhile is forgotten.
+class ModelAccess {
+ public:
+  // For a server of one model, which clients see under that name.
+  explicit ModelAccess(std::string model_id) : model_id_(std::move(model_id)) {}
+
+  void set_service(std::shared_ptr<GenerationService> service);
+  void set_pool(ModelPool& pool) { pool_ = &pool; }  // before the first request
+  // The pool's thread passes requests on to these workers, so the pool must be stopped first.
+  using Workers = std::function<void(std::function<void()>)>;
+  void set_workers(Workers workers);
+
+  ModelPool* pool() const { return pool_; }  // null: there is one model
+  ModelLease only() const;                   // throws HttpError 503 while it is loaded
+  bool is_ready() const;
+
+  void answer(const std::shared_ptr<const ModelRoute>& route, const HttpRequest& http,
+              const ExchangePtr& exchange) const;
+
+ private:
+  void wait(const std::shared_ptr<const ModelRoute>& route, const CatalogEntry& entry,
+            std::optional<KeepAlive> keep_alive, ModelRequest request) const;
+  void run_on_worker(std::function<void()> work) const;
+
+  const std::string model_id_;
+  ModelPool* pool_ = nullptr;
+  mutable std::mutex mutex_;
+  Workers workers_;
+  std::shared_ptr<GenerationService> service_;
+};
 
 struct ServerAppOptions {
   std::string model_id = "model";  // how clients see the model, where there is one
@@ -39,10 +98,13 @@ class ServerApp {
     n_connections_ = std::move(count);
   }
 
+  // A route whose handler needs no model. What it returns is the response.
+  using PlainHandler = HttpResponse (*)(const ServerApp&, const HttpRequest&);
+  void add_route(std::string method, std::string pattern, PlainHandler handler,
+                 ErrorForm error_form, bool needs_key = true);
   // A route whose handler needs the model that the request names.
   void add_model_route(std::string method, std::string pattern, ModelRoute route);
   const ServerAppOptions& options() const { return options_; }
-  HttpRouter& router() { return router_; }
   std::size_t n_connections() const { return n_connections_ ? n_connections_() : 0; }
 
  private:

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "server/dialects/error_forms.h"
+#include "server/dialects/errors.h"
 #include "server/http/http_server.h"
 #include "server/http_client.h"
 #include "server/server_app.h"

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <thread>
 
-#include "server/dialects/openai/errors.h"
+#include "server/dialects/errors.h"
 #include "server/http/http_server.h"
 #include "server/http_client.h"
 

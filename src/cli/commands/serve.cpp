@@ -13,7 +13,7 @@
 #include "cli/terminal/progress.h"
 #include "cli/terminal/stop_signals.h"
 #include "engine/model_plan.h"
-#include "server/dialects/error_forms.h"
+#include "server/dialects/errors.h"
 
 namespace moeflux::cli {
 namespace {

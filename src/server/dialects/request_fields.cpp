@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "server/http/body_price.h"
 #include "server/http/request_memory.h"
 
 namespace moeflux {
@@ -67,6 +66,11 @@ void RequestFields::refuse(std::string_view name, const std::string& why) const 
   throw bad_request(fmt::format("{} {}", full, why), full);
 }
 
+void RequestFields::refuse_value(std::string_view name, const std::string& value,
+                                 std::string_view known) const {
+  refuse(name, fmt::format("is \"{}\", but must be {}", value.substr(0, 80), known));
+}
+
 const Json* RequestFields::find(std::string_view name) const {
   const auto found = object_.find(std::string(name));
   return found == object_.end() || found->is_null() ? nullptr : &*found;
@@ -124,6 +128,30 @@ const Json* RequestFields::array(std::string_view name) const {
   const Json* value = find(name);
   if (value != nullptr && !value->is_array()) refuse(name, "must be an array");
   return value;
+}
+
+std::optional<RequestFields> RequestFields::inner(std::string_view name) const {
+  const Json* value = object(name);
+  if (value == nullptr) return std::nullopt;
+  return RequestFields(*value, fmt::format("{}{}.", prefix_, name));
+}
+
+std::string RequestFields::required_string(std::string_view name) const {
+  const auto value = string(name);
+  if (!value) refuse(name, "is missing");
+  return *value;
+}
+
+const Json& RequestFields::required_object(std::string_view name) const {
+  const Json* value = object(name);
+  if (value == nullptr) refuse(name, "is missing");
+  return *value;
+}
+
+const Json& RequestFields::required_array(std::string_view name) const {
+  const Json* value = array(name);
+  if (value == nullptr) refuse(name, "is missing");
+  return *value;
 }
 
 SamplingChanges read_sampling(const RequestFields& fields) {

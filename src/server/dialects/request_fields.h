@@ -1,5 +1,5 @@
-// The members of a JSON request body, read with the manners of all dialects: null counts as absent,
-// what is not asked for is ignored, and a value that cannot be used is refused with its name.
+// The members of a JSON request body, as all dialects read them: null counts as absent, unknown
+// members are ignored, and a value that cannot be used is refused with its name.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,11 @@
 namespace moeflux {
 
 // Throws HttpError 400 unless the body is a JSON object, and 413 or 503 where there is no memory
-// for what is made of it.
+// for it and its way to tokens.
 Json parse_body(const HttpRequest& request);
+
+// How long the name of a model in a request may be: it comes back in every line of the answer.
+inline constexpr std::size_t kMaxModelName = 256;
 
 class RequestFields {
  public:
@@ -32,9 +35,18 @@ class RequestFields {
   std::optional<std::string> string(std::string_view name) const;
   const Json* object(std::string_view name) const;  // null when absent
   const Json* array(std::string_view name) const;
+  // The members of an object; nothing when it is absent.
+  std::optional<RequestFields> inner(std::string_view name) const;
+  // These refuse a member that is absent.
+  std::string required_string(std::string_view name) const;
+  const Json& required_object(std::string_view name) const;
+  const Json& required_array(std::string_view name) const;
 
-  // Throws HttpError 400 that names the field.
+  const std::string& prefix() const { return prefix_; }
+  // Throw HttpError 400 that names the field: "NAME WHY", "NAME is "VALUE", but must be KNOWN".
   [[noreturn]] void refuse(std::string_view name, const std::string& why) const;
+  [[noreturn]] void refuse_value(std::string_view name, const std::string& value,
+                                 std::string_view known) const;
 
  private:
   const Json& object_;
@@ -44,18 +56,7 @@ class RequestFields {
 // temperature, top_p, top_k, min_p, typical_p, repetition_penalty or repeat_penalty,
 // presence_penalty, frequency_penalty, seed, logit_bias.
 SamplingChanges read_sampling(const RequestFields& fields);
-// A text or a list of them.
+// A string or a list of strings.
 std::vector<std::string> read_stop(const RequestFields& fields, std::string_view name = "stop");
-
-// Runs `body` and has errors in the input name the field.
-template <class Body>
-auto naming(const std::string& param, Body body) {
-  try {
-    return body();
-  } catch (const Error& error) {
-    if (error.code() != Errc::BadInput) throw;
-    throw bad_request(error.what(), param);
-  }
-}
 
 }  // namespace moeflux

@@ -1,14 +1,14 @@
-#include "server/dialects/status_routes.h"
+// Questions about the server and its models.
+#include <algorithm>
 
 #include <fmt/format.h>
 
 #include "base/utf8.h"
-#include "server/dialects/openai/errors.h"
-#include "server/dialects/openai/request.h"
+#include "server/dialects/answer.h"
+#include "server/dialects/errors.h"
+#include "server/dialects/openai/openai.h"
 #include "server/dialects/request_fields.h"
-#include "server/http/request_memory.h"
-#include "server/server_app.h"
-#include "server/service/pool_metrics.h"
+#include "server/dialects/routes.h"
 
 namespace moeflux {
 namespace {
@@ -78,7 +78,7 @@ void add_slots(Json& list, const GenerationService& service, const std::string& 
   }
 }
 
-// Nothing is loaded to be looked at.
+// Of the models in memory: none is loaded to be looked at.
 HttpResponse slots(const ServerApp& app, const HttpRequest& request) {
   Json list = Json::array();
   ModelPool* pool = app.models().pool();
@@ -110,19 +110,16 @@ constexpr std::uint64_t kBytesPerPiece = 128;  // of an answer, with the copies 
 
 Json piece_json(std::string_view bytes) {
   if (find_invalid_utf8(bytes) == std::string_view::npos) return std::string(bytes);
-  Json list = Json::array();
-  for (const char c : bytes) list.push_back(static_cast<unsigned char>(c));
-  return list;
+  return bytes_json(bytes);
 }
 
 HttpResponse tokenize(const ServerApp&, const ModelRequest& asked) {
   const Tokenizer& tokenizer = asked.model.service->tokenizer();
   const RequestFields fields(asked.body);
-  const auto content = fields.string("content");
-  if (!content) fields.refuse("content", "is missing");
+  const std::string content = fields.required_string("content");
   const bool special = fields.boolean("parse_special").value_or(true);
   std::vector<TokenId> ids = naming("content", [&] {
-    return special ? tokenizer.encode_markup(*content) : tokenizer.encode_data(*content);
+    return special ? tokenizer.encode_markup(content) : tokenizer.encode_data(content);
   });
   if (fields.boolean("add_special").value_or(false)) ids = tokenizer.with_special_tokens(ids);
   const bool with_pieces = fields.boolean("with_pieces").value_or(false);
@@ -140,10 +137,8 @@ HttpResponse tokenize(const ServerApp&, const ModelRequest& asked) {
 HttpResponse detokenize(const ServerApp&, const ModelRequest& asked) {
   const auto& service = asked.model.service;
   const RequestFields fields(asked.body);
-  const Json* tokens = fields.array("tokens");
-  if (tokens == nullptr) fields.refuse("tokens", "is missing");
   std::vector<TokenId> ids;
-  for (const Json& token : *tokens) {
+  for (const Json& token : fields.required_array("tokens")) {
     if (!token.is_number_integer() || token.get<std::int64_t>() < 0 ||
         token.get<std::int64_t>() >= service->engine().config().n_vocab)
       fields.refuse("tokens", fmt::format("has {}, which is no token of this model", token.dump()));
@@ -157,16 +152,73 @@ HttpResponse apply_template(const ServerApp&, const ModelRequest& asked) {
   return {.body = dump_json({{"prompt", asked.model.service->render(chat.generation).text}})};
 }
 
+Json loaded_json(const ModelLease& model) {
+  const Engine& engine = model.service->engine();
+  const ModelFacts& facts = model.service->facts();
+  return {{"id", model.name},
+          {"object", "model"},
+          {"created", model.service->created()},
+          {"owned_by", "moeflux"},
+          {"meta",
+           {{"n_ctx", engine.context_length()},
+            {"n_ctx_train", engine.config().context_length},
+            {"n_params", facts.n_parameters},
+            {"size", facts.size_bytes},
+            {"n_vocab", engine.config().n_vocab},
+            {"n_embd", engine.config().d_model},
+            {"family", engine.config().family}}}};
+}
+
+// One of several models. More is known of one in memory.
+Json entry_json(const CatalogEntry& entry, const std::vector<PoolModel>& loaded) {
+  const auto found = std::find_if(loaded.begin(), loaded.end(), [&](const PoolModel& each) {
+    return each.entry.path == entry.path;
+  });
+  Json model = {
+      {"id", entry.name},
+      {"object", "model"},
+      {"created", entry.modified},
+      {"owned_by", "moeflux"},
+      {"meta",
+       {{"n_params", entry.n_parameters}, {"size", entry.bytes}, {"family", entry.family}}}};
+  if (found != loaded.end()) {
+    model = loaded_json(found->lease);
+    model["created"] = entry.modified;  // the same whether loaded or not
+  }
+  model["meta"]["format"] = entry.format;
+  model["meta"]["loaded"] = found != loaded.end();
+  return model;
+}
+
+HttpResponse list_models(const ServerApp& app, const HttpRequest&) {
+  Json models = Json::array();
+  if (ModelPool* pool = app.models().pool()) {
+    const std::vector<PoolModel> loaded = pool->loaded();
+    for (const CatalogEntry& each : pool->models()) {
+      if (each.problem.empty()) models.push_back(entry_json(each, loaded));
+    }
+  } else {
+    models.push_back(loaded_json(app.models().only()));
+  }
+  return {.body = dump_json({{"object", "list"}, {"data", std::move(models)}})};
+}
+
+HttpResponse show_model(const ServerApp& app, const HttpRequest& request) {
+  const std::string name = named_model(request, Json::object(), /*is_ollama=*/false);
+  if (ModelPool* pool = app.models().pool())
+    return {.body = dump_json(entry_json(pool->find(name), pool->loaded()))};
+  const ModelLease only = app.models().only();
+  if (name != only.name) {
+    throw HttpError(404, "not_found_error",
+                    fmt::format("there is no model {}; {} is loaded", name, only.name))
+        .with_param("model");
+  }
+  return {.body = dump_json(loaded_json(only))};
+}
+
 }  // namespace
 
 void add_status_routes(ServerApp& app) {
-  const auto add = [&](const char* method, const char* path, auto handler, bool needs_key = true) {
-    app.router().add({method, path,
-                      [&app, handler](const HttpRequest& request, const ExchangePtr& exchange) {
-                        exchange->respond(handler(app, request));
-                      },
-                      openai_error, needs_key});
-  };
   const auto add_for_model = [&](const char* method, const char* path, auto handler) {
     app.add_model_route(method, path,
                         {[&app, handler](const ModelRequest& request) {
@@ -174,13 +226,18 @@ void add_status_routes(ServerApp& app) {
                          },
                          openai_error});
   };
-  for (const char* path : {"/health", "/v1/health"}) add("GET", path, health, /*needs_key=*/false);
-  add("GET", "/slots", slots);
-  add("GET", "/metrics", metrics);
+  for (const char* path : {"/health", "/v1/health"})
+    app.add_route("GET", path, health, openai_error, /*needs_key=*/false);
+  app.add_route("GET", "/slots", slots, openai_error);
+  app.add_route("GET", "/metrics", metrics, openai_error);
   add_for_model("GET", "/props", props);
   add_for_model("POST", "/tokenize", tokenize);
   add_for_model("POST", "/detokenize", detokenize);
   add_for_model("POST", "/apply-template", apply_template);
+  for (const char* path : {"/v1/models", "/models"})
+    app.add_route("GET", path, list_models, openai_error);
+  for (const char* path : {"/v1/models/{model}", "/models/{model}"})
+    app.add_route("GET", path, show_model, openai_error);
 }
 
 }  // namespace moeflux

@@ -1,7 +1,6 @@
 #include "server/http/connection.h"
 
 #include <algorithm>
-#include <cctype>
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/experimental/awaitable_operators.hpp>
@@ -9,8 +8,6 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 #include <fmt/format.h>
-
-#include "server/http/http_framing.h"
 
 namespace moeflux {
 
@@ -26,49 +23,38 @@ constexpr std::size_t kReadBytes = 32 << 10;
 constexpr std::size_t kEarlyBytes = 32 << 10;      // of further requests during an answer
 constexpr std::size_t kMaxFields = 256;            // of a header: each costs more than it is long
 constexpr std::uint64_t kSlowestBody = 128 << 10;  // bytes per second that a body may come at
-// What a connection takes that does nothing: its coroutines, the parser, a buffer that is used in
-// part.
+// Memory of an idle connection: its coroutines, the parser, a buffer that is used in part.
 constexpr std::uint64_t kConnectionBytes = 16 << 10;
 // A body of unknown length grows by doubling, and is copied meanwhile.
 constexpr std::uint64_t kGrowingFactor = 3;
 constexpr auto kBeforeProbe = 50ms;  // most answers are there by then
 constexpr auto kUse = asio::as_tuple(asio::use_awaitable);
 
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return out;
-}
-
 HttpHeaders fields_of(const http::request<http::string_body>& message) {
   HttpHeaders fields;
   for (const auto& field : message) {
     const auto name = field.name_string();
-    fields.emplace_back(lower({name.data(), name.size()}), std::string(field.value()));
+    fields.emplace_back(lower_case({name.data(), name.size()}), std::string(field.value()));
   }
   return fields;
 }
 
-HttpRequest to_request(const http::request<http::string_body>& message) {
+HttpRequest with_target(const http::request<http::string_body>& message) {
   HttpRequest request;
-  request.method = std::string(message.method_string());
   const auto target = message.target();
   split_target({target.data(), target.size()}, request);
+  return request;
+}
+
+HttpRequest to_request(const http::request<http::string_body>& message) {
+  HttpRequest request = with_target(message);
+  request.method = std::string(message.method_string());
   for (const auto& [name, value] : fields_of(message)) {
     std::string& entry = request.headers[name];
     if (!entry.empty()) entry += ", ";
     entry += value;
   }
   return request;
-}
-
-// Known from the first line on, also of a request that is never read to its end.
-std::string path_of(const http::request<http::string_body>& message) {
-  HttpRequest request;
-  const auto target = message.target();
-  split_target({target.data(), target.size()}, request);
-  return request.path;
 }
 
 HttpError late_error(const char* what) {
@@ -86,7 +72,7 @@ std::size_t count_lines(std::string_view received) {
   return static_cast<std::size_t>(std::count(header.begin(), header.end(), '\n'));
 }
 
-// Whoever answers may do so until long after the connection, and what moves its bytes, are gone.
+// A handler may keep the exchange until long after the connection is gone.
 struct AbandonAtEnd {
   LiveExchange& exchange;
   ~AbandonAtEnd() { exchange.abandon(); }
@@ -150,9 +136,7 @@ asio::awaitable<bool> Connection::write_all(std::string bytes) {
 
 asio::awaitable<bool> Connection::fail_with(HttpError error) {
   LiveExchange exchange({.keep_alive = false}, [] {});
-  HttpResponse response = context_.error_form(error);
-  for (const auto& header : error.headers()) response.headers.push_back(header);
-  exchange.respond(std::move(response));
+  respond_with(exchange, context_.error_form, error);
   std::string bytes = exchange.take().bytes;
   const bool written = co_await write_all(std::move(bytes));
   if (written) co_await linger();
@@ -181,7 +165,7 @@ std::optional<HttpError> Connection::reserve_body(std::uint64_t bytes) {
   }
 }
 
-// What the parser has against a request; nothing while it only needs more of it.
+// Why the parser refuses a request; nothing while it only needs more bytes.
 std::optional<HttpError> Connection::parse(Parser& parser) {
   const std::string_view received(static_cast<const char*>(buffer_.data().data()), buffer_.size());
   if (!parser.is_header_done() && count_lines(received) > kMaxFields) {
@@ -227,13 +211,13 @@ asio::awaitable<bool> Connection::read_header(Parser& parser) {
     if (read == Read::Closed) co_return false;
     if (read == Read::Late) error = late_error("header");
     if (!error) continue;
-    error->with_path(path_of(parser.get()));
+    error->with_path(with_target(parser.get()).path);
     const bool result = co_await fail_with(*error);
     co_return result;
   }
 }
 
-// What a header asks for that we do not give.
+// Why a request is refused by its header alone.
 std::optional<HttpError> Connection::check_header(Parser& parser) {
   if (auto error = check_framing(fields_of(parser.get()), parser.get().version() >= 11))
     return error;
@@ -241,7 +225,7 @@ std::optional<HttpError> Connection::check_header(Parser& parser) {
     if (auto error = reserve_body(*length)) return error;
   }
   const auto expect = parser.get()[http::field::expect];
-  if (!expect.empty() && lower({expect.data(), expect.size()}) != "100-continue")
+  if (!expect.empty() && lower_case({expect.data(), expect.size()}) != "100-continue")
     return HttpError(417, "invalid_request_error", "unknown Expect header");
   return std::nullopt;
 }
@@ -272,7 +256,7 @@ asio::awaitable<bool> Connection::read_body(Parser& parser) {
     else if (!parser.content_length())
       error = reserve_body(kGrowingFactor * n);
   }
-  error->with_path(path_of(parser.get()));
+  error->with_path(with_target(parser.get()).path);
   const bool result = co_await fail_with(*error);
   co_return result;
 }
@@ -290,7 +274,7 @@ asio::awaitable<bool> Connection::watch(LiveExchange& exchange) {
     if (error && !input_ended_) co_return false;
     buffer_.commit(n);
   }
-  // It has sent more than we want before its answer.
+  // The client has sent more than is read before its answer.
   const bool left = co_await wait_for_reset();
   co_return left;
 }

@@ -1,12 +1,12 @@
 // One client: reads its requests one after the other and writes the answers, within the limits.
 //
-// Lives on the thread of the io_context it was made for; only the exchange it hands out is for
-// others. While a request is being answered it keeps listening: a client that leaves is noticed at
-// once, and what it sends early is kept for the next request.
+// Belongs to the thread of its io_context; other threads use only the exchange. While a request is
+// being answered the connection keeps reading: a client that leaves is noticed at once, and bytes
+// that it sends early are kept for the next request.
 //
-// The end of what a client sends is not the end of its listening: all it has asked for before is
-// answered. Whether it listens is found out by writing, since a connection that was closed at the
-// other end answers that with a reset.
+// A client that closes its sending side may still listen: all its requests are answered. Whether it
+// listens is found out by writing, since a connection that was closed at the other end answers a
+// write with a reset.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,6 @@
 #include <boost/beast/http/string_body.hpp>
 
 #include "server/http/http_server.h"
-#include "server/http/live_exchange.h"
 
 namespace moeflux {
 
@@ -32,7 +31,7 @@ namespace moeflux {
 struct ConnectionContext {
   HttpLimits limits;
   HttpEntry entry;
-  CoreErrorForm error_form;
+  ErrorForm error_form;
   boost::asio::io_context& io;
   boost::asio::thread_pool& workers;
   RequestMemoryPtr memory;
@@ -48,7 +47,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   // Until the connection is closed.
   boost::asio::awaitable<void> run();
-  // Says that there are too many, and closes.
+  // Answers that there are too many connections, and closes this one.
   boost::asio::awaitable<void> refuse();
 
   void close();

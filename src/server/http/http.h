@@ -1,9 +1,10 @@
-// Requests and responses as plain values: what the HTTP core and the dialects above it speak of.
-// Nothing here knows of sockets.
+// HTTP requests, responses and errors as plain values, and the rules of their text: targets,
+// headers and where a request ends. Nothing here knows of sockets.
 #pragma once
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -38,16 +39,16 @@ struct HttpResponse {
   HttpHeaders headers = {};
 };
 
-// The beginning of an answer whose end is not known yet.
+// The head of a streamed response.
 struct StreamHead {
   std::string content_type = "text/event-stream";
   HttpHeaders headers = {};
-  // Sent whenever nothing else was for a while, so that nobody takes the silence of a long prefill
-  // for a dead connection. Empty: never.
+  // Sent after a while of silence, so that no client or proxy takes a long prefill for a dead
+  // connection. Empty: never.
   std::string ping = ": ping\n\n";
 };
 
-// What a request is refused with. Each dialect writes it in its own form.
+// Why a request is refused. Each dialect writes it in its own form (dialects/errors.h).
 class HttpError : public std::runtime_error {
  public:
   HttpError(int status, std::string type, const std::string& message)
@@ -76,7 +77,7 @@ class HttpError : public std::runtime_error {
   // Further members of the error: {"n_ctx", 4096}.
   const std::vector<std::pair<std::string, std::int64_t>>& numbers() const { return numbers_; }
   const HttpHeaders& headers() const { return headers_; }
-  // That was asked for, where no route has been found yet; "" when it is not known.
+  // The path of the request, for errors that occur before its route is found; "" when not known.
   const std::string& path() const { return path_; }
 
  private:
@@ -90,11 +91,26 @@ HttpError bad_request(const std::string& message, std::string param = "");
 // An Error of the engine as a client should see it.
 HttpError to_http_error(const Error& error);
 
+// Runs `body`; an Error about its input becomes a 400 that names the field `param`.
+template <class Body>
+auto naming(const std::string& param, Body body) {
+  try {
+    return body();
+  } catch (const Error& error) {
+    if (error.code() != Errc::BadInput) throw;
+    throw bad_request(error.what(), param);
+  }
+}
+
 std::string_view status_text(int status);  // "Not Found"
 
-// "%41+b" -> "A b" in a query; a path keeps its plus signs. Broken escapes stay as they are.
-std::string percent_decode(std::string_view text, bool plus_is_space);
 // "/a?b=c" into path and query. An absolute address loses its scheme and host.
 void split_target(std::string_view target, HttpRequest& request);
+std::string lower_case(std::string_view text);  // of ASCII letters
+
+// What is wrong with headers (names in lower case) that say where the request ends and which host
+// it is for. A proxy must see the same end as we do: what it takes for a body must never be read
+// here as a second request. So the connection must be closed after such a request.
+std::optional<HttpError> check_framing(const HttpHeaders& headers, bool is_http_1_1);
 
 }  // namespace moeflux

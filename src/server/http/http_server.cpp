@@ -15,6 +15,7 @@
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -22,7 +23,6 @@
 
 #include "base/error.h"
 #include "server/http/connection.h"
-#include "server/http/spare_files.h"
 
 namespace moeflux {
 
@@ -39,8 +39,7 @@ constexpr auto kUse = asio::as_tuple(asio::use_awaitable);
 constexpr rlim_t kOtherFiles = 512;  // of the program: the model's, the prefix store's
 
 bool is_socket_path(const std::string& host) {
-  return host.size() > kSocketSuffix.size() &&
-         host.compare(host.size() - kSocketSuffix.size(), kSocketSuffix.size(), kSocketSuffix) == 0;
+  return host.size() > kSocketSuffix.size() && host.ends_with(kSocketSuffix);
 }
 
 // How many of the wanted connections there may be. Each is an open file, and programs are commonly
@@ -111,10 +110,53 @@ stream_protocol::acceptor listen_local(asio::io_context& io, const std::string& 
   return acceptor;
 }
 
+// Open files that are kept back for connections. Where no more may be opened, closing one makes
+// room to accept a client: a few are always answered, and the next is told that there are too many
+// instead of waiting unheard.
+class SpareFiles {
+ public:
+  SpareFiles() {
+    refill();
+    if (files_.size() == kCount) return;
+    const std::size_t n_missing = kCount - files_.size();
+    for (const int file : files_) ::close(file);
+    rlimit limit{};
+    ::getrlimit(RLIMIT_NOFILE, &limit);
+    fail(Errc::Io,
+         "a server needs {} open files for its connections, {} more than this process may have; "
+         "allow at least {} with ulimit -n, and as many more as the model has files",
+         kCount, n_missing, limit.rlim_cur + n_missing);
+  }
+  ~SpareFiles() {
+    for (const int file : files_) ::close(file);
+  }
+  SpareFiles(const SpareFiles&) = delete;
+  SpareFiles& operator=(const SpareFiles&) = delete;
+
+  bool empty() const { return files_.empty(); }
+  bool close_one() {  // false: there is none left
+    if (files_.empty()) return false;
+    ::close(files_.back());
+    files_.pop_back();
+    return true;
+  }
+  void refill() {  // as far as possible
+    while (files_.size() < kCount) {
+      const int file = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+      if (file < 0) return;
+      files_.push_back(file);
+    }
+  }
+
+ private:
+  static constexpr std::size_t kCount = 8;
+  std::vector<int> files_;
+};
+
 }  // namespace
 
 struct HttpServer::Impl {
-  Impl(HttpServerOptions given, HttpEntry entry, CoreErrorForm error_form)
+  Impl(HttpServerOptions given, HttpEntry entry, ErrorForm error_form)
       : options(std::move(given)),
         workers(static_cast<std::size_t>(std::max(options.n_workers, 1))),
         context{.limits = options.limits,
@@ -152,7 +194,7 @@ struct HttpServer::Impl {
     while (acceptor.is_open()) {
       auto [error, socket] = co_await acceptor.async_accept(kUse);
       if (!acceptor.is_open()) break;
-      if (error == asio::error::no_descriptors && spare_files.give_up_one()) continue;
+      if (error == asio::error::no_descriptors && spare_files.close_one()) continue;
       if (error) {  // too many open files in the whole system, or a client that left at once
         asio::steady_timer pause(io, 50ms);
         co_await pause.async_wait(kUse);
@@ -223,7 +265,7 @@ struct HttpServer::Impl {
   std::thread thread;
 };
 
-HttpServer::HttpServer(HttpServerOptions options, HttpEntry entry, CoreErrorForm error_form) {
+HttpServer::HttpServer(HttpServerOptions options, HttpEntry entry, ErrorForm error_form) {
   options.limits.connections = room_for(options.limits.connections);
   try {
     impl_ = std::make_unique<Impl>(std::move(options), std::move(entry), std::move(error_form));

@@ -1,9 +1,9 @@
 // Listens, reads requests within limits, and has them handled.
 //
-// One thread moves bytes; handlers run on a few workers, and what they answer may come later from
-// any thread (exchange.h). A client that sends too much, too slowly or nonsense gets the status
-// that says so and loses its connection; nobody else notices. The only users of Boost are the .cpp
-// files of this class and of Connection.
+// One thread reads and writes the sockets. Handlers run on a few workers, and their answers may
+// come later from any thread (exchange.h). A client that sends too much, too slowly or nonsense
+// gets the status that says so and loses its connection; no other client notices. Boost is used
+// only by this class and by Connection.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,6 @@
 #include <string>
 
 #include "server/http/exchange.h"
-#include "server/http/request_memory.h"
 
 namespace moeflux {
 
@@ -40,16 +39,15 @@ struct HttpServerOptions {
 
 // Runs on a worker; must not throw.
 using HttpEntry = std::function<void(HttpRequest, ExchangePtr)>;
-// The body of an error of the core itself, such as 413.
-using CoreErrorForm = std::function<HttpResponse(const HttpError&)>;
 
 class HttpServer {
  public:
   // Listens when it returns. Throws Error(Io) that says what to do when the port is taken, or when
   // too few files may be open. Raises the soft limit on them to what the connections need; takes
   // fewer where it cannot.
-  HttpServer(HttpServerOptions options, HttpEntry entry, CoreErrorForm error_form);
-  ~HttpServer();  // closes what is left
+  // `error_form` writes the errors found before the entry is called, such as 413.
+  HttpServer(HttpServerOptions options, HttpEntry entry, ErrorForm error_form);
+  ~HttpServer();  // closes the connections that are left
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
@@ -57,7 +55,7 @@ class HttpServer {
   int port() const;         // 0 for a UNIX socket
   std::size_t n_connections() const;
 
-  // Has a worker do it, as it handles requests. Any thread; not after the server has gone.
+  // Runs `work` on a worker. Any thread; not after the server has gone.
   void post(std::function<void()> work);
 
   // No new connections and requests; answers being given go on.

@@ -6,20 +6,29 @@
 #include <malloc.h>
 
 #include "base/memory_budget.h"
-#include "server/http/body_price.h"
 #include "server/http/http.h"
 
 namespace moeflux {
 namespace {
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
-// From here on it pays to look for freed memory that the allocator keeps.
+// From this size on it pays to search for freed memory that the allocator keeps.
 constexpr std::uint64_t kLargeBytes = 4 * kMiB;
 
-void give_back_to_system() {
+void return_to_system() {
 #ifdef __GLIBC__
   ::malloc_trim(0);
 #endif
+}
+
+// A value, and a member of an object besides its value, with what the allocator adds to each.
+constexpr std::uint64_t kValueBytes = 48, kMemberBytes = 64;
+
+// The length of a string from after its opening quote to its closing one.
+std::size_t string_length(std::string_view text) {
+  std::size_t i = 0;
+  while (i < text.size() && text[i] != '"') i += text[i] == '\\' ? 2 : 1;
+  return std::min(i, text.size());
 }
 
 }  // namespace
@@ -32,17 +41,17 @@ std::uint64_t RequestMemory::used() const {
 bool RequestMemory::take(std::uint64_t bytes, std::chrono::milliseconds patience) {
   std::unique_lock lock(mutex_);
   const auto fits = [&] { return bytes <= bytes_ - std::min(bytes_, used_); };
-  if (!fits() && !given_back_.wait_for(lock, patience, fits)) return false;
+  if (!fits() && !released_.wait_for(lock, patience, fits)) return false;
   used_ += bytes;
   return true;
 }
 
-void RequestMemory::give_back(std::uint64_t bytes) {
-  // First, so that nobody gets what the allocator still holds.
-  if (bytes >= kLargeBytes) give_back_to_system();
+void RequestMemory::release(std::uint64_t bytes) {
+  // First, so that no other request is granted bytes that the allocator still holds.
+  if (bytes >= kLargeBytes) return_to_system();
   const std::lock_guard lock(mutex_);
   used_ -= bytes;
-  given_back_.notify_all();
+  released_.notify_all();
 }
 
 void MemoryShare::grow(std::uint64_t bytes, std::chrono::milliseconds patience) {
@@ -75,8 +84,44 @@ bool MemoryShare::grow_to(std::uint64_t bytes) {
 
 void MemoryShare::shrink_to(std::uint64_t bytes) {
   if (bytes >= bytes_) return;
-  memory_->give_back(bytes_ - bytes);
+  memory_->release(bytes_ - bytes);
   bytes_ = bytes;
+}
+
+std::uint64_t body_price(std::string_view text) {
+  std::uint64_t n_values = 1, n_text = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    switch (text[i]) {
+      case '"': {
+        const std::size_t length = string_length(text.substr(i + 1));
+        n_text += length;
+        i += length + 1;
+        break;
+      }
+      case ',':  // a value follows, and the first one of a list or an object follows its bracket
+      case '[':
+      case '{':
+        ++n_values;
+        break;
+      default:
+        break;
+    }
+  }
+  return n_values * kPriceOfValue + n_text * kPriceOfTextByte;
+}
+
+std::uint64_t json_bytes(const Json& value) {
+  std::uint64_t bytes = kValueBytes;
+  if (value.is_string()) bytes += value.get_ref<const std::string&>().size();
+  if (value.is_array()) {
+    for (const Json& each : value) bytes += json_bytes(each);
+  }
+  if (value.is_object()) {
+    for (const auto& [key, each] : value.items()) {
+      bytes += kMemberBytes + key.size() + json_bytes(each);
+    }
+  }
+  return bytes;
 }
 
 ServerMemory server_memory(std::uint64_t ceiling, std::int64_t context_length) {

@@ -9,11 +9,9 @@
 
 namespace moeflux {
 
-// Runs on a worker's thread. What it throws (HttpError, Error) becomes an error in the form of its
+// Runs on a worker's thread. An HttpError or Error that it throws is answered in the form of its
 // route, if nothing was answered yet.
 using HttpHandler = std::function<void(const HttpRequest&, const ExchangePtr&)>;
-// A dialect's own form of an error.
-using ErrorForm = std::function<HttpResponse(const HttpError&)>;
 
 struct HttpRoute {
   std::string method;

@@ -21,7 +21,7 @@
 #include "base/json.h"
 #include "base/token_id.h"
 #include "engine/scheduler/scheduler_job.h"
-#include "server/service/engine_reading.h"
+#include "server/service/run_report.h"
 #include "text/replies/reply_parser.h"
 #include "text/replies/reply_thinking.h"
 #include "text/replies/reply_tools.h"

@@ -6,7 +6,6 @@
 
 #include "engine/engine.h"
 #include "engine/prefix/prefix_points.h"
-#include "server/dialects/request_fields.h"
 #include "server/http/http.h"
 #include "text/replies/reply_history.h"
 
@@ -65,8 +64,8 @@ void PromptMaker::check_bytes(std::size_t n_bytes) const {
 }
 
 void PromptMaker::check_texts(const Json& body) const {
-  const Json* prompt = RequestFields(body).find("prompt");
-  if (prompt == nullptr) return;
+  const auto prompt = body.find("prompt");
+  if (prompt == body.end()) return;
   const auto check = [&](const Json& text) {
     if (text.is_string()) check_bytes(text.get_ref<const std::string&>().size());
   };

@@ -1,5 +1,5 @@
-// From the messages of a request to the tokens a model reads, and what follows from them for its
-// reply. Uses only what never changes of an engine: any thread may.
+// From the messages of a request to the tokens of its prompt, and how its reply is to be read. Uses
+// only parts of an engine that never change: any thread may use it.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,8 @@ class PromptMaker {
   // What the template makes of the chat.
   MarkedText render(const GenerationRequest& request) const;
 
-  // Texts in the field "prompt" of a body, in whatever form: one that cannot fit is refused before
-  // its tokens are counted, which would take a worker seconds and twenty times the memory.
+  // Checks the texts in the field "prompt" of a body: one that cannot fit is refused before its
+  // tokens are counted, which would take a worker seconds and twenty times the memory.
   void check_texts(const Json& body) const;
 
   const ReplyProfile& profile(bool with_tools) const {

@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "server/http/body_price.h"
 #include "server/http/http.h"
+#include "server/http/request_memory.h"
 #include "server/service/reply_stream.h"
 
 namespace moeflux {

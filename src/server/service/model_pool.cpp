@@ -1,7 +1,9 @@
-// What everybody may ask of the pool; model_pool_loader.cpp has its thread.
+// What any thread may ask of the pool; model_pool_loader.cpp has its own thread.
 #include "server/service/model_pool.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
@@ -21,7 +23,59 @@ HttpError stopping_error() {
       .with_header("Retry-After", "30");
 }
 
+constexpr double kForEver = 10.0 * 365 * 86400;  // seconds; more is not told apart
+
+[[noreturn]] void refuse_time(std::string_view text) {
+  fail(Errc::BadInput,
+       "\"{}\" is no time to keep a model: give seconds, or a duration such as 10m or 1h30m",
+       text.substr(0, 64));
+}
+
+double unit_seconds(std::string_view unit, std::string_view text) {
+  if (unit == "ms") return 1e-3;
+  if (unit == "s" || unit.empty()) return 1;
+  if (unit == "m") return 60;
+  if (unit == "h") return 3600;
+  if (unit == "d") return 86400;
+  refuse_time(text);
+}
+
+KeepAlive of_seconds(double seconds, std::string_view text) {
+  if (std::isnan(seconds)) refuse_time(text);
+  if (seconds < 0 || seconds > kForEver) return std::nullopt;
+  return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1e3));
+}
+
 }  // namespace
+
+KeepAlive parse_keep_alive(std::string_view text) {
+  std::string_view rest = text;
+  const bool negative = rest.starts_with('-');
+  if (negative) rest.remove_prefix(1);
+  if (rest.empty()) refuse_time(text);
+  double seconds = 0;
+  bool has_plain = false;  // a number without a unit stands alone
+  while (!rest.empty()) {
+    double value = 0;
+    const auto result =
+        std::from_chars(rest.data(), rest.data() + rest.size(), value, std::chars_format::fixed);
+    if (result.ec != std::errc() || rest[0] == '-' || !std::isfinite(value) || has_plain)
+      refuse_time(text);
+    rest.remove_prefix(static_cast<std::size_t>(result.ptr - rest.data()));
+    const std::string_view unit = rest.substr(0, rest.find_first_of("0123456789."));
+    rest.remove_prefix(unit.size());
+    has_plain = unit.empty();
+    if (has_plain && seconds > 0) refuse_time(text);
+    seconds += value * unit_seconds(unit, text);
+  }
+  return of_seconds(negative && seconds > 0 ? -1 : seconds, text);
+}
+
+KeepAlive read_keep_alive(const Json& value) {
+  if (value.is_string()) return parse_keep_alive(value.get_ref<const std::string&>());
+  if (!value.is_number()) refuse_time(value.dump());
+  return of_seconds(value.get<double>(), value.dump());
+}
 
 ModelPool::ModelPool(PoolOptions options, PoolEvents events)
     : options_(std::move(options)),
@@ -164,7 +218,7 @@ bool ModelPool::drain(std::chrono::milliseconds at_most) {
   return all;
 }
 
-// Models stay where they are, stopped: somebody may still look at them.
+// Stopped models stay in memory: other threads may still read them.
 void ModelPool::stop() {
   stop_loader();
   std::vector<std::shared_ptr<Slot>> slots;
@@ -173,7 +227,7 @@ void ModelPool::stop() {
     if (std::exchange(stopped_, true)) return;
     slots = slots_;
   }
-  for (const auto& slot : slots) put_away(*slot->model);
+  for (const auto& slot : slots) stop_and_save(*slot->model);
 }
 
 std::vector<ModelPool::Waiter> ModelPool::take_waiters(
@@ -203,7 +257,7 @@ std::uint64_t ModelPool::used_bytes() const {
   return bytes;
 }
 
-// Gives the model back when the last copy of a lease goes.
+// Releases the model when the last copy of a lease is destroyed.
 struct ModelPool::Token {
   ModelPool& pool;
   bool is_use;
@@ -227,7 +281,7 @@ ModelLease ModelPool::make_lease(const std::shared_ptr<Slot>& slot, bool is_use)
   return lease;
 }
 
-// Often by the engine's own thread: whatever is to be done about it, the loader does.
+// Often called by the engine's own thread, so the loader does all that follows from it.
 void ModelPool::release(Slot& slot, bool is_use) {
   const std::lock_guard lock(mutex_);
   --slot.n_leases;

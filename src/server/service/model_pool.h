@@ -1,29 +1,73 @@
-// Several models in one server: loaded when they are asked for, unloaded when nobody asks any more,
-// all under one ceiling of memory.
+// Several models in one server, under one ceiling of memory. A model is loaded when a request names
+// it and unloaded when it was idle for its keep-alive.
 //
-// The rules. At most `max_models` are in memory. A new one gets an even share of the memory that
-// the others leave: what is left, divided by the places that are free, but never less than its
-// floor. Where there is no place, or less than its floor is left, models that nobody uses go, the
-// longest idle first. Where all are in use the request waits, and so do later ones for other
-// models: first come, first served. A model that was idle for its keep-alive goes as well.
+// The rules. At most `max_models` are in memory. A new model gets an even share of the free memory:
+// the bytes left, divided by the free places, but never less than its floor. Where no place is
+// free, or less than its floor is left, idle models are unloaded, the longest idle first. Where all
+// models are in use the request waits, and so do later ones for other models: first come, first
+// served.
 //
-// One thread loads and unloads; everybody else only takes leases and never waits. Any thread may
-// call anything here. The pool must outlive its leases.
+// One thread loads and unloads; other threads only take leases and never wait. Any thread may call
+// anything here. The pool must outlive its leases.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <variant>
+#include <vector>
 
+#include "base/json.h"
+#include "engine/model_catalog.h"
 #include "server/http/http.h"
-#include "server/http/keep_alive.h"
-#include "server/service/loaded_model.h"
+#include "server/service/generation_service.h"
 
 namespace moeflux {
+
+// How long a model stays in memory after its last use. None: for ever.
+using KeepAlive = std::optional<std::chrono::milliseconds>;
+
+inline constexpr std::chrono::minutes kDefaultKeepAlive{5};
+
+// "5m", "1h30m", "90s", "500ms", "90" (seconds); negative: for ever. Throws Error(BadInput).
+KeepAlive parse_keep_alive(std::string_view text);
+// A text, or a number of seconds.
+KeepAlive read_keep_alive(const Json& value);
+
+// A model in memory, with the service that answers for it.
+class LoadedModel {
+ public:
+  // Throws Error, as Engine does.
+  LoadedModel(CatalogEntry entry, const EngineOptions& engine, const ServiceOptions& service)
+      : entry_(std::move(entry)), engine_(entry_.path, engine), service_(engine_, service) {}
+
+  const CatalogEntry& entry() const { return entry_; }
+  // Belongs to the service's thread until the service is stopped, except for what never changes.
+  Engine& engine() { return engine_; }
+  const Engine& engine() const { return engine_; }
+  GenerationService& service() { return service_; }
+
+ private:
+  CatalogEntry entry_;
+  Engine engine_;
+  GenerationService service_;  // uses the engine
+};
+
+// The right to use a loaded model for a while.
+struct ModelLease {
+  std::string name;  // how answers call it
+  std::shared_ptr<GenerationService> service;
+  // With a pool: the model is not unloaded as long as a copy of this or of `service` lives.
+  std::shared_ptr<const void> held = {};
+};
 
 struct PoolOptions {
   std::string directory = {};
@@ -32,8 +76,8 @@ struct PoolOptions {
   ServiceOptions service = {};
   int max_models = 1;
   KeepAlive keep_alive = kDefaultKeepAlive;
-  std::size_t max_waiting = 64;                 // requests for models that are not there
-  std::chrono::milliseconds max_wait{120'000};  // for others to give way
+  std::size_t max_waiting = 64;                 // requests for models that are not in memory
+  std::chrono::milliseconds max_wait{120'000};  // for a place in memory
 };
 
 // Called by the loader's thread.
@@ -70,23 +114,23 @@ class ModelPool {
   // 404, or 400 where one has to be named.
   CatalogEntry find(const std::string& name);
 
-  // If it is there, and nobody who came earlier waits for its place. A keep-alive that is not given
-  // is the pool's.
+  // Nothing if the model is not in memory, or if an earlier request waits for its place. Without a
+  // keep-alive the pool's is taken.
   std::optional<ModelLease> try_lease(const CatalogEntry& entry,
                                       std::optional<KeepAlive> keep_alive);
 
-  // Else one waits for it: the receiver is called once by the loader's thread, which it must not
-  // keep, unless it is forgotten first. Throws HttpError 429 or 503 if nobody may wait any more,
-  // 500 for a model that is known to be broken.
+  // Waits for the model: the receiver is called once by the loader's thread, which it must not
+  // block, unless the ticket is forgotten first. Throws HttpError 429 or 503 if no more requests
+  // may wait, 500 for a model that is known to be broken.
   using Ticket = std::uint64_t;
   using LeaseResult = std::variant<ModelLease, HttpError>;
   using Receiver = std::function<void(LeaseResult)>;
   Ticket new_ticket() { return ++last_ticket_; }
   void wait_for(Ticket ticket, const CatalogEntry& entry, std::optional<KeepAlive> keep_alive,
                 Receiver receiver);
-  void forget(Ticket ticket);  // whoever waited has left; nothing if it was served
+  void forget(Ticket ticket);  // the client has left; no effect if it was served
 
-  // As soon as nobody uses it. False: it is not in memory.
+  // Unloads the model as soon as it is idle. False: it is not in memory.
   bool unload(const CatalogEntry& entry);
 
   std::vector<PoolModel> loaded();
@@ -95,7 +139,7 @@ class ModelPool {
 
   // No more requests; returns when all answers have ended or after so long. False: some go on.
   bool drain(std::chrono::milliseconds at_most);
-  // Ends all that go on and keeps what was learned.
+  // Ends all answers and saves the profiles.
   void stop();
 
  private:
@@ -103,7 +147,7 @@ class ModelPool {
   struct Slot {
     std::unique_ptr<LoadedModel> model;
     std::uint64_t bytes = 0;       // of its plan
-    int n_leases = 0, n_uses = 0;  // leases that only look are no uses
+    int n_leases = 0, n_uses = 0;  // leases that only look do not count as uses
     KeepAlive keep_alive = {};
     Clock::time_point last_used = {};
     bool is_free() const { return n_leases == 0; }
@@ -122,7 +166,7 @@ class ModelPool {
   struct Token;
   using Lock = std::unique_lock<std::mutex>;
 
-  // Of the loader's thread; all are called with the lock and give it up while they work.
+  // Of the loader's thread; all are called with the lock and release it while they work.
   void run();
   bool step(Lock& lock);  // false: nothing to do for now
   bool refuse_late(Lock& lock);
@@ -139,7 +183,7 @@ class ModelPool {
   std::optional<Clock::time_point> next_alarm() const;
 
   void stop_loader();
-  void put_away(LoadedModel& model) const;
+  void stop_and_save(LoadedModel& model) const;
   std::vector<Waiter> take_waiters(const std::function<bool(const Waiter&)>& matches);
   std::shared_ptr<Slot> find_slot(const std::string& path) const;
   std::uint64_t used_bytes() const;
@@ -155,7 +199,7 @@ class ModelPool {
   std::condition_variable wake_;
   std::vector<std::shared_ptr<Slot>> slots_;
   std::deque<Waiter> waiting_;
-  bool room_wanted_ = false;  // the first of those who wait needs others to give way
+  bool room_wanted_ = false;  // the first waiter needs a model that is in use to be unloaded
   PoolStats counts_;
   bool stopped_ = false;
   std::atomic<Ticket> last_ticket_{0};

@@ -73,7 +73,7 @@ HttpError ModelPool::no_room(const Waiter& waiter) const {
       .with_header("Retry-After", "30");
 }
 
-// Only where all models are in use: nobody is sent away who could be served.
+// Only where all models are in use: no request is refused that could be served.
 bool ModelPool::refuse_late(Lock& lock) {
   const auto now = Clock::now();
   const auto late = std::find_if(waiting_.begin(), waiting_.end(),
@@ -94,7 +94,7 @@ bool ModelPool::unload_expired(Lock& lock) {
   return true;
 }
 
-// With a context that would fit if the model were alone.
+// With the context that would fit if the model were alone.
 EngineOptions ModelPool::options_for(const CatalogEntry& entry) const {
   EngineOptions options = options_.engine;
   options.memory_bytes = ceiling_;
@@ -102,7 +102,7 @@ EngineOptions ModelPool::options_for(const CatalogEntry& entry) const {
   return options;
 }
 
-// What the first of those who wait needs. True: it was found out, or the request is refused.
+// Finds the floor of the first waiter's model. True: it was found, or the request was refused.
 bool ModelPool::find_floor(Lock& lock) {
   if (waiting_.front().floor > 0) return false;
   const CatalogEntry entry = waiting_.front().entry;
@@ -128,7 +128,7 @@ bool ModelPool::find_floor(Lock& lock) {
   return true;
 }
 
-// Loads what the first needs, or sends one model away for it. False: all are in use.
+// Loads the model of the first waiter, or unloads an idle one for it. False: all are in use.
 bool ModelPool::load_next(Lock& lock) {
   const Waiter& next = waiting_.front();
   const std::uint64_t left = ceiling_ - std::min(ceiling_, used_bytes());
@@ -185,13 +185,13 @@ void ModelPool::unload(const std::shared_ptr<Slot>& slot, Lock& lock) {
   ++counts_.n_unloads;
   const CatalogEntry entry = slot->model->entry();
   lock.unlock();
-  put_away(*slot->model);
+  stop_and_save(*slot->model);
   slot->model.reset();
   if (events_.unloaded) events_.unloaded(entry);
   lock.lock();
 }
 
-void ModelPool::put_away(LoadedModel& model) const {
+void ModelPool::stop_and_save(LoadedModel& model) const {
   model.service().stop();
   try {
     model.engine().save_profile();
@@ -200,7 +200,7 @@ void ModelPool::put_away(LoadedModel& model) const {
   }
 }
 
-// All who wait for the model, wherever they stand: nobody has to give way for them.
+// All waiters for the model, wherever they stand in the queue: they need no further place.
 void ModelPool::serve(const std::shared_ptr<Slot>& slot, Lock& lock) {
   const std::string path = slot->model->entry().path;
   std::vector<Waiter> waiters =

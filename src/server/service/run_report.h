@@ -1,10 +1,47 @@
-// What goes with an answer in every dialect: how long things took and what they cost, as measured.
+// The run report: what goes with an answer in every dialect, how long things took and what they
+// cost, as measured. Its numbers are the engine's counters (read by the engine's thread only, then
+// plain values), the facts of the model, and the totals of the answers.
 #pragma once
 
+#include <cstdint>
+#include <string>
+
 #include "base/json.h"
-#include "server/service/generation.h"
+#include "engine/engine.h"
 
 namespace moeflux {
+
+struct GenerationEnded;
+
+// The engine's counters at one moment, or their difference between two.
+struct EngineReading {
+  std::uint64_t hits = 0, misses = 0;  // experts asked for
+  std::uint64_t bytes_read = 0;
+  double wait_seconds = 0;                            // the engine waited for a read
+  std::uint64_t prefetched = 0, prefetches_used = 0;  // experts
+  TimeHistogram read_time = {};                       // of experts, one read each
+  std::uint64_t cache_slots = 0;
+  std::uint64_t memory_bytes = 0;  // in use under the ceiling
+
+  // As they are at the end.
+  LookaheadGovernor::Report lookahead = {};
+  DraftGovernor::Report drafts = {};
+
+  double hit_rate() const;  // 1 where nothing was asked for
+};
+
+EngineReading read_engine(const Engine& engine);
+EngineReading operator-(EngineReading after, const EngineReading& before);
+
+// Facts of a model that do not change while it is loaded.
+struct ModelFacts {
+  int top_k = 0, n_experts = 0;
+  double expert_bits = 0;  // stored bits per weight of an expert, scales included
+  std::int64_t n_parameters = 0;
+  std::uint64_t size_bytes = 0;  // of the weights
+  std::string precision, kv_type;
+};
+ModelFacts read_facts(const Engine& engine);
 
 // All answers to one request together.
 struct AnswerTotals {
@@ -23,6 +60,6 @@ struct AnswerTotals {
 // tokens that were computed.
 Json timings_json(const AnswerTotals& totals);
 // The object "moeflux".
-Json truth_json(const ModelFacts& facts, const AnswerTotals& totals);
+Json run_report_json(const ModelFacts& facts, const AnswerTotals& totals);
 
 }  // namespace moeflux

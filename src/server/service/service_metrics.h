@@ -1,17 +1,19 @@
-// What a server counts for /metrics. Any thread may add and read.
+// The counters behind /metrics, in the Prometheus text format. Any thread may add and read.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <mutex>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/scheduler/scheduler.h"
-#include "server/service/engine_reading.h"
+#include "server/service/run_report.h"
 
 namespace moeflux {
+
+class ModelPool;
 
 // Counts of values by upper bounds, as Prometheus wants them.
 class Histogram {
@@ -38,7 +40,6 @@ class ServiceMetrics {
   void set_engine(const EngineReading& reading);
   EngineReading engine() const;  // as it was last told
 
-  // The Prometheus text format.
   std::string text(const SchedulerStats& scheduler, std::size_t n_connections) const;
 
  private:
@@ -49,5 +50,11 @@ class ServiceMetrics {
   double prefill_seconds_ = 0, decode_seconds_ = 0;
   EngineReading engine_;
 };
+
+// The metrics of a server with several models: its own, and those of each model in memory.
+std::string pool_metrics(ModelPool& pool, std::size_t n_connections);
+// {model, metrics} of several models as one text: the lines of a name together, each with the label
+// model="...".
+std::string join_metrics(const std::vector<std::pair<std::string, std::string>>& text_of_models);
 
 }  // namespace moeflux

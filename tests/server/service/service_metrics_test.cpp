@@ -143,5 +143,17 @@ TEST(ServiceMetricsTest, TheTextIsWhatPrometheusReads) {
   EXPECT_GT(count("moeflux:expert_read_seconds"), 0);
 }
 
+TEST(JoinMetricsTest, LinesOfANameStandTogether) {
+  const std::string text =
+      "# HELP a b c\n# TYPE a counter\na 1\n# HELP h x\n# TYPE h histogram\n"
+      "h_bucket{le=\"1\"} 2\nh_sum 3\n";
+  EXPECT_EQ(
+      join_metrics({{"m", text}, {"n\"", text}}),
+      "# HELP a b c\n# TYPE a counter\na{model=\"m\"} 1\na{model=\"n\\\"\"} 1\n"
+      "# HELP h x\n# TYPE h histogram\nh_bucket{model=\"m\",le=\"1\"} 2\n"
+      "h_sum{model=\"m\"} 3\nh_bucket{model=\"n\\\"\",le=\"1\"} 2\nh_sum{model=\"n\\\"\"} 3\n");
+  EXPECT_EQ(join_metrics({}), "");
+}
+
 }  // namespace
 }  // namespace moeflux::test

@@ -1,29 +1,93 @@
-#include "server/dialects/anthropic/answer.h"
-
 #include <fmt/format.h>
 
-#include "server/dialects/anthropic/envelope.h"
-#include "server/service/answer_parts.h"
+#include "server/dialects/anthropic/anthropic.h"
+#include "server/dialects/errors.h"
 
 namespace moeflux {
 namespace {
+
+constexpr const char* kPing = "event: ping\ndata: {\"type\":\"ping\"}\n\n";
+// Stands for the signature of a thought. Clients send it back, and it is not checked.
+constexpr std::string_view kThoughtSignature = "bW9lZmx1eA==";
 
 std::string event_text(const Json& data) {
   return fmt::format("event: {}\ndata: {}\n\n", data["type"].get_ref<const std::string&>(),
                      dump_json(data));
 }
 
-constexpr const char* kPing = "event: ping\ndata: {\"type\":\"ping\"}\n\n";
+// Tokens found in a kept prefix do not count as input here; nothing is charged for keeping them.
+Json input_usage(std::int64_t n_prompt, std::int64_t n_cached) {
+  return {{"input_tokens", n_prompt - n_cached},
+          {"cache_creation_input_tokens", 0},
+          {"cache_read_input_tokens", n_cached}};
+}
+
+std::string_view stop_reason(const GenerationEnded& ended) {
+  if (ended.reason == FinishReason::Length) return "max_tokens";
+  if (ended.reason == FinishReason::ToolCalls) return "tool_use";
+  return ended.stop ? "stop_sequence" : "end_turn";
+}
+
+// Blocks of content as they begin.
+Json text_block() {
+  return {{"type", "text"}, {"text", ""}};
+}
+
+Json thinking_block() {
+  return {{"type", "thinking"}, {"thinking", ""}, {"signature", ""}};
+}
+
+Json tool_use_block(const std::string& name) {
+  return {{"type", "tool_use"},
+          {"id", "toolu_" + random_id()},
+          {"name", name},
+          {"input", Json::object()}};
+}
+
+// What a stream and a single message share: the message around the blocks, the usage, and the end.
+class AnthropicAnswer : public Answer {
+ public:
+  AnthropicAnswer(ExchangePtr exchange, AnswerModel model, bool shows_thoughts)
+      : exchange_(std::move(exchange)), model_(std::move(model)), shows_thoughts_(shows_thoughts) {}
+
+ protected:
+  // The message without content, before its end is known.
+  Json message(const GenerationStarted& start) const {
+    Json usage = input_usage(start.n_prompt, start.n_cached);
+    usage["output_tokens"] = 0;
+    return {{"id", "msg_" + random_id()}, {"type", "message"},        {"role", "assistant"},
+            {"model", model_.name},       {"content", Json::array()}, {"stop_reason", nullptr},
+            {"stop_sequence", nullptr},   {"usage", std::move(usage)}};
+  }
+  static void add_stop(Json& holder, const GenerationEnded& ended) {
+    const std::string_view reason = stop_reason(ended);
+    holder["stop_reason"] = reason;
+    holder["stop_sequence"] = reason == "stop_sequence" ? Json(*ended.stop) : Json(nullptr);
+  }
+  void add_totals(Json& holder, const GenerationEnded& ended) const {
+    AnswerTotals totals;
+    totals.add(ended, true);
+    Json usage = input_usage(totals.n_prompt, totals.n_cached);
+    usage["output_tokens"] = totals.n_generated;
+    usage["output_tokens_details"] = {{"thinking_tokens", totals.n_reasoning}};
+    holder["usage"] = std::move(usage);
+    add_run_report(holder, model_.facts, totals);
+  }
+
+  const ExchangePtr exchange_;
+  const AnswerModel model_;
+  const bool shows_thoughts_;
+  const std::string request_id_ = "req_" + random_id();
+};
 
 class MessageStream final : public AnthropicAnswer {
  public:
-  MessageStream(ExchangePtr exchange, AnthropicAnswerOptions options)
-      : exchange_(std::move(exchange)), envelope_(std::move(options)) {}
+  using AnthropicAnswer::AnthropicAnswer;
 
   void begin() override {
-    exchange_->begin_stream({.headers = {{"request-id", envelope_.request_id()}}, .ping = kPing});
+    exchange_->begin_stream({.headers = {{"request-id", request_id_}}, .ping = kPing});
   }
-  void take(const GenerationEvent& event) override {
+  void take(int, const GenerationEvent& event) override {
     std::visit([this](const auto& each) { on(each); }, event);
   }
 
@@ -49,21 +113,20 @@ class MessageStream final : public AnthropicAnswer {
     ++index_;
   }
 
-  // Only here the size of the prompt is known; a request that waits longer is kept alive by pings.
+  template <class Other>
+  void on(const Other&) {}
+  // The size of the prompt is known only here; pings keep a request alive that waits for longer.
   void on(const GenerationStarted& event) {
-    send({{"type", "message_start"}, {"message", envelope_.message(event)}});
+    send({{"type", "message_start"}, {"message", message(event)}});
     exchange_->write(kPing);
   }
-  void on(const PromptProgress&) {}
-  void on(const TokenEvent&) {}
   void on(const ContentDelta& event) {
     if (open_ != Block::Text) open(Block::Text, text_block());
     send_delta({{"type", "text_delta"}, {"text", event.text}});
   }
   void on(const ReasoningDelta& event) {
     if (open_ != Block::Thinking) open(Block::Thinking, thinking_block());
-    if (envelope_.shows_thoughts())
-      send_delta({{"type", "thinking_delta"}, {"thinking", event.text}});
+    if (shows_thoughts_) send_delta({{"type", "thinking_delta"}, {"thinking", event.text}});
   }
   void on(const ToolCallBegin& event) { open(Block::Tool, tool_use_block(event.name)); }
   void on(const ToolCallArguments& event) {
@@ -72,43 +135,30 @@ class MessageStream final : public AnthropicAnswer {
   void on(const ToolCallEnd&) { close(); }
   void on(const GenerationEnded& event) {
     if (const auto error = answer_error(event)) {
-      send(anthropic_error_json(*error, envelope_.request_id()));
+      send(anthropic_error_json(*error, request_id_));
       exchange_->finish();
       return;
     }
     close();
     Json delta = Json::object();
-    AnthropicEnvelope::add_stop(delta, event);
+    add_stop(delta, event);
     Json last = {{"type", "message_delta"}, {"delta", std::move(delta)}};
-    envelope_.add_totals(last, event);
+    add_totals(last, event);
     send(last);
     send({{"type", "message_stop"}});
     exchange_->finish();
   }
 
-  ExchangePtr exchange_;
-  AnthropicEnvelope envelope_;
   Block open_ = Block::None;
   int index_ = 0;  // of the block that is open or comes next
 };
 
-// What a model wrote as arguments, in the form that the history of a chat reads back.
-Json parse_input(const std::string& arguments) {
-  try {
-    Json input = parse_json(arguments, "arguments");
-    if (input.is_object()) return input;
-  } catch (const Error&) {
-  }
-  return {{"arguments", arguments}};
-}
-
 class MessageResponse final : public AnthropicAnswer {
  public:
-  MessageResponse(ExchangePtr exchange, AnthropicAnswerOptions options)
-      : exchange_(std::move(exchange)), envelope_(std::move(options)) {}
+  using AnthropicAnswer::AnthropicAnswer;
 
   void begin() override {}
-  void take(const GenerationEvent& event) override {
+  void take(int, const GenerationEvent& event) override {
     std::visit([this](const auto& each) { on(each); }, event);
   }
 
@@ -118,41 +168,38 @@ class MessageResponse final : public AnthropicAnswer {
     return content_.back();
   }
 
+  template <class Other>
+  void on(const Other&) {}
   void on(const GenerationStarted& event) { start_ = event; }
-  void on(const PromptProgress&) {}
-  void on(const TokenEvent&) {}
   void on(const ContentDelta& event) {
     last_block("text", text_block)["text"].get_ref<std::string&>() += event.text;
   }
   void on(const ReasoningDelta& event) {
     Json& block = last_block("thinking", thinking_block);
     block["signature"] = kThoughtSignature;
-    if (envelope_.shows_thoughts()) block["thinking"].get_ref<std::string&>() += event.text;
+    if (shows_thoughts_) block["thinking"].get_ref<std::string&>() += event.text;
   }
   void on(const ToolCallBegin& event) {
     content_.push_back(tool_use_block(event.name));
     arguments_.clear();
   }
   void on(const ToolCallArguments& event) { arguments_ += event.json; }
-  // Of a call that was cut off there is no input; what the model wrote of it is not an object.
+  // A call that was cut off is left out: its arguments are not an object.
   void on(const ToolCallEnd& event) {
     if (event.complete)
-      content_.back()["input"] = parse_input(arguments_);
+      content_.back()["input"] = arguments_json(arguments_);
     else
       content_.erase(content_.size() - 1);
   }
   void on(const GenerationEnded& event) {
     if (const auto error = answer_error(event)) return exchange_->respond(anthropic_error(*error));
-    Json message = envelope_.message(start_);
-    message["content"] = std::move(content_);
-    AnthropicEnvelope::add_stop(message, event);
-    envelope_.add_totals(message, event);
-    exchange_->respond(
-        {.body = dump_json(message), .headers = {{"request-id", envelope_.request_id()}}});
+    Json body = message(start_);
+    body["content"] = std::move(content_);
+    add_stop(body, event);
+    add_totals(body, event);
+    exchange_->respond({.body = dump_json(body), .headers = {{"request-id", request_id_}}});
   }
 
-  ExchangePtr exchange_;
-  AnthropicEnvelope envelope_;
   GenerationStarted start_{0, 0};
   Json content_ = Json::array();
   std::string arguments_;  // of the call that is being written
@@ -160,14 +207,14 @@ class MessageResponse final : public AnthropicAnswer {
 
 }  // namespace
 
-std::unique_ptr<AnthropicAnswer> make_anthropic_stream(ExchangePtr exchange,
-                                                       AnthropicAnswerOptions options) {
-  return std::make_unique<MessageStream>(std::move(exchange), std::move(options));
-}
-
-std::unique_ptr<AnthropicAnswer> make_anthropic_response(ExchangePtr exchange,
-                                                         AnthropicAnswerOptions options) {
-  return std::make_unique<MessageResponse>(std::move(exchange), std::move(options));
+std::unique_ptr<Answer> make_anthropic_answer(ExchangePtr exchange, AnswerModel model,
+                                              const AnthropicRequest& request) {
+  if (request.stream) {
+    return std::make_unique<MessageStream>(std::move(exchange), std::move(model),
+                                           request.shows_thoughts);
+  }
+  return std::make_unique<MessageResponse>(std::move(exchange), std::move(model),
+                                           request.shows_thoughts);
 }
 
 }  // namespace moeflux

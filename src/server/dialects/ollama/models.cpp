@@ -1,13 +1,82 @@
-#include "server/dialects/ollama/models.h"
+#include <algorithm>
 
 #include <fmt/format.h>
 
-#include "server/dialects/ollama/answer.h"
+#include "engine/model_catalog.h"
+#include "server/dialects/ollama/ollama.h"
 #include "server/server_app.h"
-#include "server/service/model_card.h"
 
 namespace moeflux {
 namespace {
+
+// What clients are told of a model, whether it is in memory or not.
+struct ModelCard {
+  std::string path, family;
+  std::int64_t n_parameters = 0;
+  std::uint64_t bytes = 0;  // of the weights
+  double expert_bits = 0;
+  int n_layers = 0, n_experts = 0, top_k = 0;
+  std::int64_t d_model = 0, n_vocab = 0;
+  std::int64_t context_length = 0;  // that this server holds, or would
+  SamplingParams sampling = {};
+  Json chat_template = nullptr;  // null when it has none
+  bool calls_tools = false, thinks = false;
+};
+
+void add_config(ModelCard& card, const ModelConfig& config) {
+  card.family = config.family;
+  card.n_layers = static_cast<int>(config.n_layers());
+  card.d_model = config.d_model;
+  card.n_vocab = config.n_vocab;
+  for (const LayerSpec& layer : config.layers) {
+    const auto* moe = std::get_if<MoeSpec>(&layer.ffn);
+    if (moe == nullptr) continue;
+    card.n_experts = std::max(card.n_experts, moe->n_experts);
+    card.top_k = std::max(card.top_k, moe->top_k);
+  }
+}
+
+void add_profile(ModelCard& card, const ReplyProfile& profile) {
+  card.calls_tools = profile.format != ReplyFormat::Plain;
+  card.thinks = profile.thinks;
+}
+
+ModelCard make_card(const GenerationService& service) {
+  const Engine& engine = service.engine();
+  ModelCard card;
+  card.path = engine.path();
+  add_config(card, engine.config());
+  card.n_parameters = service.facts().n_parameters;
+  card.bytes = service.facts().size_bytes;
+  card.expert_bits = service.facts().expert_bits;
+  card.context_length = engine.context_length();
+  card.sampling = service.default_sampling();
+  card.chat_template = engine.source().text().chat_template;
+  if (engine.has_chat_template()) add_profile(card, service.prompt_maker().profile(true));
+  return card;
+}
+
+// For a model that is not loaded: reads everything but the weights. Throws Error.
+ModelCard read_card(const CatalogEntry& entry, const EngineOptions& options) {
+  const auto source = open_source(entry.path);
+  const ModelDescription model = describe_model(*source);
+  ModelCard card;
+  card.path = entry.path;
+  add_config(card, model.config);
+  card.n_parameters = entry.n_parameters;
+  card.bytes = entry.bytes;
+  card.expert_bits = entry.expert_bits;
+  card.context_length =
+      std::min<std::int64_t>(options.context_length > 0 ? options.context_length : kDefaultContext,
+                             model.config.context_length);
+  card.sampling =
+      sampling_defaults(source->generation_config(), entry.path + "/generation_config.json");
+  card.chat_template = source->text().chat_template;
+  const auto tokenizer = load_tokenizer(*source);
+  if (const auto chat = load_chat_template(*source, tokenizer.get(), /*with_tools=*/true))
+    add_profile(card, detect_reply_profile(*chat));
+  return card;
+}
 
 constexpr const char* kNever = "9999-12-31T23:59:59Z";  // it stays until the server goes
 
@@ -24,8 +93,9 @@ std::string short_count(std::int64_t n) {
   return fmt::format("{:.1f}K", value / 1e3);
 }
 
-// Clients show the beginning of a digest and compare it to see whether a model has changed. This
-// one is of the model's place and size only: one of all weights would have to read them all.
+// Clients show the first letters of a digest and compare digests to see whether a model has
+// changed. This one is of the model's path and size: a digest of the weights would have to read
+// them all.
 std::string digest(const ModelCard& card) {
   const std::string text = fmt::format("{} {} {}", card.n_parameters, card.bytes, card.path);
   std::uint64_t hash = 0xcbf29ce484222325u;

@@ -1,9 +1,8 @@
-#include "server/dialects/ollama/request.h"
-
 #include <algorithm>
 
 #include <fmt/format.h>
 
+#include "server/dialects/ollama/ollama.h"
 #include "server/dialects/request_fields.h"
 
 namespace moeflux {
@@ -43,17 +42,17 @@ OutputFormat read_format(const RequestFields& fields) {
 }
 
 void read_options(const RequestFields& fields, std::int64_t context, GenerationRequest& request) {
-  const Json* given = fields.object("options");
-  if (given == nullptr) return;
-  const RequestFields options(*given, "options.");
-  request.sampling = read_sampling(options);
-  request.stop = read_stop(options);
+  const auto options = fields.inner("options");
+  if (!options) return;
+  request.sampling = read_sampling(*options);
+  request.stop = read_stop(*options);
   // Negative numbers and 0: no limit but the context's.
-  request.max_tokens = std::max<std::int64_t>(options.integer("num_predict").value_or(0), 0);
-  if (const auto num_ctx = options.integer("num_ctx"); num_ctx && *num_ctx > context) {
-    options.refuse("num_ctx", fmt::format("is {}, but the server was started with a context of {}; "
-                                          "ask for less, or start it with a larger --ctx-size",
-                                          *num_ctx, context));
+  request.max_tokens = std::max<std::int64_t>(options->integer("num_predict").value_or(0), 0);
+  if (const auto num_ctx = options->integer("num_ctx"); num_ctx && *num_ctx > context) {
+    options->refuse("num_ctx",
+                    fmt::format("is {}, but the server was started with a context of {}; "
+                                "ask for less, or start it with a larger --ctx-size",
+                                *num_ctx, context));
   }
 }
 

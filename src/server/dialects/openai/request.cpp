@@ -1,9 +1,8 @@
-#include "server/dialects/openai/request.h"
-
 #include <algorithm>
 
 #include <fmt/format.h>
 
+#include "server/dialects/openai/openai.h"
 #include "server/dialects/request_fields.h"
 
 namespace moeflux {
@@ -21,14 +20,14 @@ std::int64_t read_max_tokens(const RequestFields& fields) {
   return std::max<std::int64_t>(fields.integer("n_predict", -1).value_or(0), 0);
 }
 
-void read_json_schema(const RequestFields& fields, const Json& format, OutputFormat& output) {
-  // {"json_schema": {"schema": ...}}, or flat.
-  const Json* holder = RequestFields(format, "response_format.").object("json_schema");
-  if (holder == nullptr) holder = &format;
-  const RequestFields inner(*holder, "response_format.json_schema.");
-  const Json* schema = inner.find("schema");
+// {"json_schema": {"schema": ...}}, or flat.
+void read_json_schema(const RequestFields& fields, const RequestFields& format,
+                      OutputFormat& output) {
+  const auto holder = format.inner("json_schema");
+  const Json* schema = (holder ? *holder : format).find("schema");
   if (schema == nullptr) fields.refuse("response_format", "has no schema");
-  if (!schema->is_object() && !schema->is_boolean()) inner.refuse("schema", "must be an object");
+  if (!schema->is_object() && !schema->is_boolean())
+    format.refuse("json_schema.schema", "must be an object");
   output.kind = OutputFormat::Kind::JsonSchema;
   output.schema = *schema;
 }
@@ -43,9 +42,9 @@ OutputFormat read_output(const RequestFields& fields) {
     output.kind = OutputFormat::Kind::JsonSchema;
     output.schema = *schema;
   }
-  const Json* format = fields.object("response_format");
-  if (format == nullptr) return output;
-  const std::string type = RequestFields(*format, "response_format.").string("type").value_or("");
+  const auto format = fields.inner("response_format");
+  if (!format) return output;
+  const std::string type = format->string("type").value_or("");
   if (output.kind != OutputFormat::Kind::Text && type != "text")
     fields.refuse("response_format", "and grammar or json_schema exclude each other");
   if (type == "text") return output;
@@ -53,11 +52,10 @@ OutputFormat read_output(const RequestFields& fields) {
     read_json_schema(fields, *format, output);
   } else if (type == "json_object") {
     output.kind = OutputFormat::Kind::JsonObject;
-    if (format->contains("schema")) read_json_schema(fields, *format, output);
+    if (fields.object("response_format")->contains("schema"))
+      read_json_schema(fields, *format, output);
   } else {
-    RequestFields(*format, "response_format.")
-        .refuse("type",
-                fmt::format("is \"{}\", but must be text, json_object or json_schema", type));
+    format->refuse_value("type", type, "text, json_object or json_schema");
   }
   return output;
 }
@@ -73,10 +71,8 @@ OpenAiRequest read_common(const RequestFields& fields) {
   generation.n = static_cast<int>(fields.integer("n", 1, kMaxChoices).value_or(1));
   generation.output = read_output(fields);
   request.stream = fields.boolean("stream").value_or(false);
-  if (const Json* options = fields.object("stream_options")) {
-    request.include_usage =
-        RequestFields(*options, "stream_options.").boolean("include_usage").value_or(false);
-  }
+  if (const auto options = fields.inner("stream_options"))
+    request.include_usage = options->boolean("include_usage").value_or(false);
   request.return_progress = fields.boolean("return_progress").value_or(false);
   return request;
 }

@@ -1,12 +1,219 @@
-#include "server/dialects/responses/request.h"
+#include <algorithm>
+#include <array>
+#include <set>
 
 #include <fmt/format.h>
 
 #include "server/dialects/request_fields.h"
-#include "server/dialects/responses/input.h"
+#include "server/dialects/responses/responses.h"
+#include "text/replies/reply_history.h"
 
 namespace moeflux {
 namespace {
+
+// ---- tools
+
+// What clients call the namespace of functions that are in none.
+constexpr std::string_view kNoSpace = "functions";
+
+class ToolReader {
+ public:
+  explicit ToolReader(const Json& allowed) : allowed_(allowed) { tools_.functions = Json::array(); }
+
+  void read(const Json& tools, const std::string& space, const std::string& where) {
+    for (std::size_t i = 0; i < tools.size(); ++i) {
+      const std::string at = fmt::format("{}[{}]", where, i);
+      if (!tools[i].is_object()) throw bad_request(at + " must be an object", "tools");
+      const RequestFields members(tools[i], at + ".");
+      const std::string type = members.string("type").value_or("function");
+      if (type == "function")
+        add(tools[i], members, space, at);
+      else if (type == "namespace" && space.empty())
+        read_space(members, at);
+    }
+  }
+
+  ResponsesTools finish() { return std::move(tools_); }
+
+ private:
+  void read_space(const RequestFields& members, const std::string& at) {
+    const std::string name = members.required_string("name");
+    if (name.empty()) members.refuse("name", "is missing");
+    const Json* tools = members.array("tools");
+    if (tools != nullptr) read(*tools, name == kNoSpace ? "" : name, at + ".tools");
+  }
+
+  void add(const Json& tool, const RequestFields& members, const std::string& space,
+           const std::string& at) {
+    const Json* nested = members.object("function");  // as /v1/chat/completions has it
+    const RequestFields given(nested == nullptr ? tool : *nested, at + ".");
+    Json function = Json::object();
+    for (const char* key : {"name", "description", "parameters"}) {
+      if (const Json* value = given.find(key)) function[key] = *value;
+    }
+    const Json name = function.value("name", Json());
+    if (!allowed_.is_null() && std::find(allowed_.begin(), allowed_.end(), name) == allowed_.end())
+      return;
+    if (!space.empty() && name.is_string()) {
+      function["name"] = free_name(space, name.get<std::string>());
+      tools_.names[function["name"].get<std::string>()] = {space, name.get<std::string>()};
+    }
+    if (name.is_string()) taken_.insert(function["name"].get<std::string>());
+    tools_.functions.push_back({{"type", "function"}, {"function", std::move(function)}});
+  }
+
+  // Its own, unless another function has that.
+  std::string free_name(const std::string& space, const std::string& name) const {
+    if (!taken_.contains(name)) return name;
+    return space + (space.ends_with("__") ? "" : "__") + name;
+  }
+
+  const Json& allowed_;
+  ResponsesTools tools_;
+  std::set<std::string> taken_;
+};
+
+// Only functions can be called; tools that the hosts of other models run themselves are left out.
+// `allowed` are the names that may be called, or null for all.
+ResponsesTools read_tool_list(const RequestFields& fields, const Json& allowed) {
+  const Json* tools = fields.array("tools");
+  if (tools == nullptr) return {};
+  ToolReader reader(allowed);
+  reader.read(*tools, "", "tools");
+  return reader.finish();
+}
+
+// ---- the input, as the messages of a chat
+
+// What a model wrote in one turn comes as several items and becomes one message again. The messages
+// are in the form of text/replies/reply_history.h.
+class InputReader {
+ public:
+  InputReader(const std::string& instructions, const ResponsesTools& tools) : tools_(tools) {
+    if (!instructions.empty()) add({{"role", "system"}, {"content", instructions}});
+  }
+
+  void read(const Json& item, const std::string& where) {
+    if (!item.is_object()) throw bad_request(where + " must be an object", where);
+    const RequestFields fields(item, where + ".");
+    const std::string type = fields.string("type").value_or("message");
+    if (type == "message")
+      read_message(fields, where);
+    else if (type == "function_call")
+      read_call(fields);
+    else if (type == "function_call_output")
+      read_output(fields, where);
+    else if (type == "reasoning")
+      read_reasoning(fields);
+    else if (type == "item_reference")
+      fields.refuse("type", "is item_reference, but this server keeps no items: send them whole");
+    else
+      fields.refuse("type",
+                    fmt::format("is \"{}\", which this server does not read; there are "
+                                "message, function_call, function_call_output and reasoning",
+                                type.substr(0, 80)));
+  }
+
+  Json finish() {
+    end_turn();
+    return std::move(messages_);
+  }
+
+ private:
+  void add(Json message) {
+    end_turn();
+    messages_.push_back(std::move(message));
+  }
+
+  // A thought that nothing followed is of no use to a template.
+  void end_turn() {
+    if (turn_.contains("content") || turn_.contains("tool_calls")) {
+      if (!turn_.contains("content")) turn_["content"] = "";
+      turn_["role"] = "assistant";
+      messages_.push_back(std::move(turn_));
+    }
+    turn_ = Json::object();
+  }
+
+  static Json read_content(const RequestFields& fields, const char* name,
+                           const std::string& where) {
+    const Json* content = fields.find(name);
+    if (content == nullptr) fields.refuse(name, "is missing");
+    const std::string place = fmt::format("{}.{}", where, name);
+    return naming(place, [&] { return normalize_content(*content, place); });
+  }
+
+  void read_message(const RequestFields& fields, const std::string& where) {
+    const std::string role = fields.required_string("role");
+    const std::array<std::string_view, 4> roles = {"user", "assistant", "system", "developer"};
+    if (std::find(roles.begin(), roles.end(), role) == roles.end())
+      fields.refuse_value("role", role, "user, assistant, system or developer");
+    Json content = read_content(fields, "content", where);
+    if (role != "assistant") return add({{"role", role}, {"content", std::move(content)}});
+    if (turn_.contains("content") || turn_.contains("tool_calls")) end_turn();
+    turn_["content"] = std::move(content);
+  }
+
+  void read_call(const RequestFields& fields) {
+    const std::string name = fields.required_string("name");
+    if (name.empty()) fields.refuse("name", "is missing");
+    const std::string shown = tools_.shown(fields.string("namespace").value_or(""), name);
+    turn_["tool_calls"].push_back(
+        {{"id", fields.required_string("call_id")},
+         {"type", "function"},
+         {"function", {{"name", shown}, {"arguments", fields.string("arguments").value_or("")}}}});
+  }
+
+  void read_output(const RequestFields& fields, const std::string& where) {
+    add({{"role", "tool"},
+         {"tool_call_id", fields.required_string("call_id")},
+         {"content", read_content(fields, "output", where)}});
+  }
+
+  static std::string joined_text(const RequestFields& fields, const char* name) {
+    std::string text;
+    const Json* parts = fields.array(name);
+    if (parts == nullptr) return text;
+    for (const Json& part : *parts) {
+      const auto found = part.is_object() ? part.find("text") : part.end();
+      if (found == part.end() || !found->is_string())
+        fields.refuse(name, "must be a list of parts with text");
+      text += (text.empty() ? "" : "\n\n") + found->get<std::string>();
+    }
+    return text;
+  }
+
+  // The thought itself where it is given, else its summary. What is encrypted was not by us.
+  void read_reasoning(const RequestFields& fields) {
+    if (turn_.contains("content") || turn_.contains("tool_calls")) end_turn();
+    std::string thought = joined_text(fields, "content");
+    if (thought.empty()) thought = joined_text(fields, "summary");
+    if (!thought.empty()) turn_["reasoning_content"] = thought;
+  }
+
+  const ResponsesTools& tools_;
+  Json messages_ = Json::array();
+  Json turn_ = Json::object();  // what the model wrote, so far
+};
+
+// `input` is a string or a list of items: messages, calls of functions and their results, thoughts.
+// `instructions` ("": none) come first.
+Json read_input(const Json& input, const std::string& instructions, const ResponsesTools& tools) {
+  InputReader reader(instructions, tools);
+  if (input.is_string()) {
+    reader.read({{"role", "user"}, {"content", input}}, "input");
+  } else if (input.is_array() && !input.empty()) {
+    for (std::size_t i = 0; i < input.size(); ++i)
+      reader.read(input[i], fmt::format("input[{}]", i));
+  } else {
+    throw bad_request("input must be a text or a list of items", "input");
+  }
+  Json messages = reader.finish();
+  if (messages.empty()) throw bad_request("input has no message", "input");
+  return messages;
+}
+
+// ---- the other fields
 
 void refuse_state(const RequestFields& fields) {
   for (const char* name : {"previous_response_id", "conversation", "prompt"}) {
@@ -29,74 +236,68 @@ ResponsesTools read_choice(const RequestFields& fields, GenerationRequest& reque
     if (restricts) {
       const RequestFields members(*choice, "tool_choice.");
       request.tool_choice = members.string("mode").value_or("auto");
-      const Json* tools = members.array("tools");
-      if (tools == nullptr) members.refuse("tools", "is missing");
       allowed = Json::array();
-      for (const Json& tool : *tools) {
+      for (const Json& tool : members.required_array("tools")) {
         if (tool.is_object() && tool.contains("name")) allowed.push_back(tool.at("name"));
       }
     }
   }
-  ResponsesTools tools = read_responses_tools(fields, allowed);
+  ResponsesTools tools = read_tool_list(fields, allowed);
   request.tools = tools.functions;
   return tools;
 }
 
-OutputFormat read_format(const RequestFields& fields) {
+OutputFormat read_text_format(const RequestFields& fields) {
   OutputFormat output;
-  const Json* text = fields.object("text");
-  if (text == nullptr) return output;
-  const Json* format = RequestFields(*text, "text.").object("format");
-  if (format == nullptr) return output;
-  const RequestFields members(*format, "text.format.");
-  const std::string type = members.string("type").value_or("text");
+  const auto text = fields.inner("text");
+  const auto format = text ? text->inner("format") : std::nullopt;
+  if (!format) return output;
+  const std::string type = format->string("type").value_or("text");
   if (type == "json_object") {
     output.kind = OutputFormat::Kind::JsonObject;
   } else if (type == "json_schema") {
-    const Json* schema = members.object("schema");
-    if (schema == nullptr) members.refuse("schema", "is missing");
     output.kind = OutputFormat::Kind::JsonSchema;
-    output.schema = *schema;
+    output.schema = format->required_object("schema");
   } else if (type != "text") {
-    members.refuse("type", fmt::format("is \"{}\", but must be text, json_object or json_schema",
-                                       type.substr(0, 80)));
+    format->refuse_value("type", type, "text, json_object or json_schema");
   }
   return output;
 }
 
-Json or_null(const Json* value) {
-  return value == nullptr ? Json(nullptr) : *value;
-}
-
-Json or_else(const Json* value, Json otherwise) {
+Json or_else(const Json* value, Json otherwise = nullptr) {
   return value == nullptr ? std::move(otherwise) : *value;
 }
 
 Json echo_of(const RequestFields& fields) {
-  const Json* reasoning = fields.object("reasoning");
-  const Json* text = fields.object("text");
-  Json shown_text = or_else(text, Json::object());
+  Json shown_text = or_else(fields.object("text"), Json::object());
   if (!shown_text.contains("format")) shown_text["format"] = {{"type", "text"}};
   Json shown_reasoning = {{"effort", nullptr}, {"summary", nullptr}};
-  if (reasoning != nullptr) {
-    const RequestFields members(*reasoning, "reasoning.");
+  if (const auto reasoning = fields.inner("reasoning")) {
     for (const char* name : {"effort", "summary"})
-      shown_reasoning[name] = or_null(members.find(name));
+      shown_reasoning[name] = or_else(reasoning->find(name));
   }
-  return {{"instructions", or_null(fields.find("instructions"))},
-          {"max_output_tokens", or_null(fields.find("max_output_tokens"))},
+  return {{"instructions", or_else(fields.find("instructions"))},
+          {"max_output_tokens", or_else(fields.find("max_output_tokens"))},
           {"parallel_tool_calls", fields.boolean("parallel_tool_calls").value_or(true)},
           {"reasoning", std::move(shown_reasoning)},
-          {"temperature", or_null(fields.find("temperature"))},
+          {"temperature", or_else(fields.find("temperature"))},
           {"text", std::move(shown_text)},
           {"tool_choice", or_else(fields.find("tool_choice"), "auto")},
           {"tools", or_else(fields.array("tools"), Json::array())},
-          {"top_p", or_null(fields.find("top_p"))},
-          {"user", or_null(fields.find("user"))},
+          {"top_p", or_else(fields.find("top_p"))},
+          {"user", or_else(fields.find("user"))},
           {"metadata", or_else(fields.object("metadata"), Json::object())}};
 }
 
 }  // namespace
+
+std::string ResponsesTools::shown(const std::string& space, const std::string& name) const {
+  if (space.empty() || space == kNoSpace) return name;
+  for (const auto& [shown, original] : names) {
+    if (original.space == space && original.name == name) return shown;
+  }
+  return name;
+}
 
 ResponsesRequest read_responses_request(const Json& body) {
   const RequestFields fields(body);
@@ -105,24 +306,23 @@ ResponsesRequest read_responses_request(const Json& body) {
   request.echo = echo_of(fields);
   request.stream = fields.boolean("stream").value_or(false);
   fields.boolean("store");  // either is fine: nothing is stored, and the response says so
-  if (const Json* reasoning = fields.object("reasoning")) {
-    const RequestFields members(*reasoning, "reasoning.");
-    request.thought_as_summary = members.string("summary").value_or("") != "" ||
-                                 members.string("generate_summary").has_value();
+  if (const auto reasoning = fields.inner("reasoning")) {
+    request.thought_as_summary = reasoning->string("summary").value_or("") != "" ||
+                                 reasoning->string("generate_summary").has_value();
   }
   GenerationRequest& generation = request.generation;
   const Json* input = fields.find("input");
   if (input == nullptr) fields.refuse("input", "is missing");
   request.tools = read_choice(fields, generation);
   generation.messages =
-      read_responses_input(*input, fields.string("instructions").value_or(""), request.tools);
+      read_input(*input, fields.string("instructions").value_or(""), request.tools);
   generation.messages_field = "input";
   generation.parallel_tool_calls = fields.boolean("parallel_tool_calls").value_or(true);
   generation.stream_arguments = request.stream;
   generation.thinking = naming("reasoning", [&] { return read_thinking(body); });
   if (const Json* variables = fields.object("chat_template_kwargs"))
     generation.template_variables = *variables;
-  generation.output = read_format(fields);
+  generation.output = read_text_format(fields);
   generation.sampling = read_sampling(fields);
   generation.max_tokens = fields.integer("max_output_tokens", 1).value_or(0);
   return request;

@@ -1,10 +1,9 @@
 // Events in, bytes out: what the demo model does not do by itself.
-#include "server/dialects/anthropic/answer.h"
-
 #include <regex>
 
 #include <gtest/gtest.h>
 
+#include "server/dialects/anthropic/anthropic.h"
 #include "server/recording_exchange.h"
 
 namespace moeflux::test {
@@ -29,18 +28,18 @@ const std::string kBegin =
 class AnthropicAnswerTest : public testing::Test {
  protected:
   std::string stream(const std::vector<GenerationEvent>& events, bool shows_thoughts = true) {
-    const auto answer = make_anthropic_stream(
-        exchange_, {.model = "m", .facts = {}, .shows_thoughts = shows_thoughts});
-    answer->begin();
-    for (const GenerationEvent& each : events) answer->take(each);
+    run({.generation = {}, .stream = true, .shows_thoughts = shows_thoughts}, events);
     EXPECT_TRUE(exchange_->finished);
     return masked(exchange_->stream);
   }
   Json respond(const std::vector<GenerationEvent>& events) {
-    const auto answer = make_anthropic_response(exchange_, {.model = "m"});
-    answer->begin();
-    for (const GenerationEvent& each : events) answer->take(each);
+    run({.generation = {}}, events);
     return parse_json(masked(exchange_->response.body), "response");
+  }
+  void run(const AnthropicRequest& request, const std::vector<GenerationEvent>& events) {
+    const auto answer = make_anthropic_answer(exchange_, {.name = "m"}, request);
+    answer->begin();
+    for (const GenerationEvent& each : events) answer->take(0, each);
   }
   static GenerationEnded ended(FinishReason reason) {
     GenerationEnded event;

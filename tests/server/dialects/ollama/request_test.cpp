@@ -1,8 +1,7 @@
-#include "server/dialects/ollama/request.h"
-
 #include <gtest/gtest.h>
 
 #include "engine/engine.h"
+#include "server/dialects/ollama/ollama.h"
 #include "server/http/http.h"
 #include "support/paths.h"
 

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "server/demo_server.h"
-#include "server/dialects/ollama/answer.h"
+#include "server/dialects/ollama/ollama.h"
 
 namespace moeflux::test {
 namespace {

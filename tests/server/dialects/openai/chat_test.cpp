@@ -54,11 +54,11 @@ TEST_F(OpenAiChatTest, OneResponse) {
   EXPECT_EQ(body.at("timings").at("prompt_n"), 24);
   EXPECT_EQ(body.at("timings").at("predicted_n"), 10);
   EXPECT_GT(body.at("timings").at("predicted_per_second").get<double>(), 0);
-  const Json& truth = body.at("moeflux");
-  EXPECT_EQ(truth.at("top_k"), server_.service().facts().top_k);
-  EXPECT_GT(truth.at("bytes_read").get<std::uint64_t>(), 0u);
-  EXPECT_GT(truth.at("experts").at("misses").get<std::uint64_t>(), 0u);
-  EXPECT_EQ(truth.at("precision"), "fine");
+  const Json& report = body.at("moeflux");
+  EXPECT_EQ(report.at("top_k"), server_.service().facts().top_k);
+  EXPECT_GT(report.at("bytes_read").get<std::uint64_t>(), 0u);
+  EXPECT_GT(report.at("experts").at("misses").get<std::uint64_t>(), 0u);
+  EXPECT_EQ(report.at("precision"), "fine");
 }
 
 TEST_F(OpenAiChatTest, TheSamePromptAgainIsCached) {

@@ -1,8 +1,7 @@
-#include "server/dialects/openai/request.h"
-
 #include <gtest/gtest.h>
 
 #include "engine/engine.h"
+#include "server/dialects/openai/openai.h"
 #include "server/dialects/request_fields.h"
 #include "support/paths.h"
 

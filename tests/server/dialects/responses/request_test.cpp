@@ -1,7 +1,6 @@
-#include "server/dialects/responses/request.h"
-
 #include <gtest/gtest.h>
 
+#include "server/dialects/responses/responses.h"
 #include "server/http/http.h"
 
 namespace moeflux::test {

@@ -1,0 +1,69 @@
+#include "server/dialects/answer.h"
+
+#include <random>
+
+namespace moeflux {
+
+AnswerModel model_of(const ModelRequest& request) {
+  return {request.model.name, request.model.service->facts()};
+}
+
+void start_answer(const ModelRequest& request, const GenerationRequest& generation,
+                  std::shared_ptr<Answer> answer) {
+  const auto running = request.model.service->start(
+      generation,
+      [answer](int choice, const GenerationEvent& event) { answer->take(choice, event); },
+      [&] { answer->begin(); });
+  running->keep(request.model.held);
+  request.exchange->on_gone([running] { running->cancel(); });
+}
+
+std::optional<HttpError> answer_error(const GenerationEnded& ended) {
+  if (ended.reason == FinishReason::Error) {
+    const HttpError error = to_http_error(*ended.error);
+    // An error during an answer is not the fault of the request.
+    return HttpError(error.status() < 500 ? 500 : error.status(), "server_error", error.what());
+  }
+  if (ended.reason == FinishReason::Cancelled)
+    return HttpError(503, "unavailable_error", "the answer was given up: the server is stopping");
+  return std::nullopt;
+}
+
+void add_run_report(Json& body, const ModelFacts& facts, const AnswerTotals& totals) {
+  body["timings"] = timings_json(totals);
+  body["moeflux"] = run_report_json(facts, totals);
+}
+
+std::string random_id() {
+  constexpr std::string_view kLetters =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+  thread_local std::mt19937_64 random{std::random_device()()};
+  std::uniform_int_distribution<std::size_t> letter(0, kLetters.size() - 1);
+  std::string id;
+  for (int i = 0; i < 24; ++i) id += kLetters[letter(random)];
+  return id;
+}
+
+Json bytes_json(std::string_view bytes) {
+  Json list = Json::array();
+  for (const char c : bytes) list.push_back(static_cast<unsigned char>(c));
+  return list;
+}
+
+Json candidate_json(const TokenCandidate& candidate) {
+  return {{"token", candidate.bytes},
+          {"logprob", candidate.log_probability},
+          {"bytes", bytes_json(candidate.bytes)}};
+}
+
+Json arguments_json(const std::string& text) {
+  if (text.empty()) return Json::object();
+  try {
+    Json arguments = parse_json(text, "arguments");
+    if (arguments.is_object()) return arguments;
+  } catch (const Error&) {
+  }
+  return {{"arguments", text}};
+}
+
+}  // namespace moeflux

@@ -1,0 +1,111 @@
+#include "server/dialects/errors.h"
+
+#include <fmt/format.h>
+
+#include "server/dialects/answer.h"
+
+namespace moeflux {
+namespace {
+
+Json openai_code(const HttpError& error) {
+  if (error.type() == "exceed_context_size_error") return "context_length_exceeded";
+  switch (error.status()) {
+    case 401:
+      return "invalid_api_key";
+    case 404:
+      return error.param() == "model" ? "model_not_found" : "not_found";
+    case 429:
+      return "rate_limit_exceeded";
+    default:
+      return nullptr;
+  }
+}
+
+struct AnthropicKind {
+  int status;
+  std::string_view type;
+};
+
+// Clients try again after 5xx and 529; requests that can never succeed must have other statuses.
+AnthropicKind anthropic_kind(const HttpError& error) {
+  switch (error.status()) {
+    case 401:
+      return {401, "authentication_error"};
+    case 403:
+      return {403, "permission_error"};
+    case 404:
+      return {404, "not_found_error"};
+    case 413:
+      return {413, "request_too_large"};
+    case 429:
+      return {429, "rate_limit_error"};
+    case 501:
+      return {400, "invalid_request_error"};
+    case 503:
+      return {529, "overloaded_error"};
+    default:
+      break;
+  }
+  if (error.status() < 500) return {error.status(), "invalid_request_error"};
+  return {error.status(), "api_error"};
+}
+
+// Agents look for these words and numbers to shorten their history.
+std::string anthropic_message(const HttpError& error) {
+  const auto& numbers = error.numbers();
+  if (error.type() != "exceed_context_size_error" || numbers.size() != 2) return error.what();
+  return fmt::format(
+      "prompt is too long: {} tokens > {} maximum; shorten it, or start the server with a larger "
+      "--ctx-size",
+      numbers[0].second, numbers[1].second);
+}
+
+}  // namespace
+
+Json openai_error_json(const HttpError& error) {
+  Json body = {{"message", error.what()},
+               {"type", error.type()},
+               {"param", error.param().empty() ? Json(nullptr) : Json(error.param())},
+               {"code", openai_code(error)}};
+  for (const auto& [name, value] : error.numbers()) body[name] = value;
+  return {{"error", std::move(body)}};
+}
+
+HttpResponse openai_error(const HttpError& error) {
+  return {.status = error.status(), .body = dump_json(openai_error_json(error))};
+}
+
+Json anthropic_error_json(const HttpError& error, const std::string& request_id) {
+  return {{"type", "error"},
+          {"error", {{"type", anthropic_kind(error).type}, {"message", anthropic_message(error)}}},
+          {"request_id", request_id}};
+}
+
+HttpResponse anthropic_error(const HttpError& error) {
+  const std::string id = "req_" + random_id();
+  return {.status = anthropic_kind(error).status,
+          .body = dump_json(anthropic_error_json(error, id)),
+          .headers = {{"request-id", id}}};
+}
+
+Json ollama_error_json(const HttpError& error) {
+  return {{"error", error.what()}};
+}
+
+HttpResponse ollama_error(const HttpError& error) {
+  return {.status = error.status(), .body = dump_json(ollama_error_json(error))};
+}
+
+ErrorForm error_form_of(std::string_view path) {
+  constexpr std::string_view kMessages = "/v1/messages";
+  if (path == kMessages || (path.starts_with(kMessages) && path[kMessages.size()] == '/'))
+    return anthropic_error;
+  if (path.starts_with("/api/")) return ollama_error;
+  return openai_error;
+}
+
+HttpResponse error_by_path(const HttpError& error) {
+  return error_form_of(error.path())(error);
+}
+
+}  // namespace moeflux
