@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "base/cgroup.h"
+#include "base/system_file.h"
 
 namespace moeflux {
 

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,7 +11,7 @@
 #include "convert/container_spec.h"
 #include "convert/convert_plan.h"
 #include "convert/disk_space.h"
-#include "convert/write_progress.h"
+#include "convert/output_file.h"
 
 namespace moeflux {
 

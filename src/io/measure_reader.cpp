@@ -13,7 +13,7 @@
 #include "base/file.h"
 #include "io/huge_buffer.h"
 #include "io/read_plan.h"
-#include "io/uring.h"
+#include "io/uring_reader.h"
 
 namespace moeflux {
 namespace {

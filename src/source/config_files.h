@@ -1,4 +1,5 @@
-// config.json and generation_config.json of a checkpoint. A config that asks for a way of storing
+// The files beside the weights of a checkpoint: config.json, generation_config.json, tokenizer and
+// chat template. A config that asks for a way of storing
 // weights that this engine does not read is refused here, by its name, before any tensor is looked
 // at.
 #pragma once
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "source/model_source.h"
 
 namespace moeflux {
 
@@ -25,5 +27,10 @@ void check_quantization(const Json& config, const std::string& origin);
 
 // Edge of the square of an FP8 matrix that shares a scale; 128 when the config does not say.
 int fp8_block_edge(const Json& config);
+
+// The tokenizer files and the chat template. Each file is taken from the first of the directories
+// that has it. A template that is there but cannot be one (not text, not a string or a list of
+// named strings) is an Error.
+TextAssets find_text_assets(const std::vector<std::string>& directories);
 
 }  // namespace moeflux

@@ -9,7 +9,6 @@
 #include "source/config_files.h"
 #include "source/shard_names.h"
 #include "source/tensor_index.h"
-#include "source/text_assets.h"
 
 namespace moeflux {
 namespace {

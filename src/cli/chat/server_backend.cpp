@@ -8,9 +8,8 @@
 #include "base/error.h"
 #include "base/memory_budget.h"
 #include "cli/chat/completion_reader.h"
-#include "cli/chat/safe_text.h"
 #include "cli/client/json_access.h"
-#include "cli/client/sse_reader.h"
+#include "cli/terminal/terminal.h"
 
 namespace moeflux::cli {
 namespace {

@@ -13,7 +13,7 @@
 #include <string_view>
 
 #include "base/json.h"
-#include "cli/options/server_address.h"
+#include "cli/options/server_options.h"
 
 namespace moeflux::cli {
 

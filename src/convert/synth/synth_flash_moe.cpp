@@ -9,7 +9,7 @@
 #include "families/family.h"
 #include "quant/codec.h"
 #include "source/config_files.h"
-#include "source/packed_experts.h"
+#include "source/flash_moe.h"
 
 namespace moeflux {
 namespace {

@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "convert/synth/synth_mixers.h"
-#include "convert/synth/synth_residual.h"
 #include "source/config_files.h"
 
 namespace moeflux {

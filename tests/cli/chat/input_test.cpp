@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "cli/chat/history.h"
-#include "cli/chat/slash.h"
+#include "cli/chat/line_editor.h"
+#include "cli/chat/loop.h"
 #include "support/expect_error.h"
 #include "support/paths.h"
 

@@ -1,5 +1,5 @@
-// What a running server has in memory: read over HTTP, shown as a table or as JSON. Made for our
-// server; another one that answers /api/ps or /v1/models is shown as far as it tells.
+// moeflux ps: what a running server has in memory, read over HTTP, shown as a table or as JSON.
+// Made for our server; another one that answers /api/ps or /v1/models is shown as far as it tells.
 #pragma once
 
 #include <cstdint>
