@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "convert/container_spec.h"
-#include "convert/disk_space.h"
+#include "convert/drives.h"
 #include "convert/output_file.h"
 #include "convert/progress_log.h"
 #include "convert/scrub.h"

@@ -10,7 +10,7 @@
 
 #include "convert/container_spec.h"
 #include "convert/convert_plan.h"
-#include "convert/disk_space.h"
+#include "convert/drives.h"
 #include "convert/output_file.h"
 
 namespace moeflux {

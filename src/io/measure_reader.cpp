@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "io/huge_buffer.h"
-#include "io/read_plan.h"
+#include "io/transfer.h"
 #include "io/uring_reader.h"
 
 namespace moeflux {

@@ -12,7 +12,7 @@
 #include "io/async_reader.h"
 #include "io/file_set.h"
 #include "io/huge_buffer.h"
-#include "io/read_plan.h"
+#include "io/transfer.h"
 
 namespace moeflux {
 

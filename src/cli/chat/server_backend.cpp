@@ -213,7 +213,7 @@ std::string ServerBackend::statistics() const {
                      100 * number(moeflux_, "experts", "hit_rate"), format_bytes(bytes),
                      number(moeflux_, "experts", "wait_seconds")));
     line("drafts",
-         fmt::format("{:.0f} tokens guessed, {:.0f} right", number(moeflux_, "drafts", "drafted"),
+         fmt::format("{:.0f} tokens drafted, {:.0f} right", number(moeflux_, "drafts", "drafted"),
                      number(moeflux_, "drafts", "accepted")));
   }
   return text;

@@ -61,7 +61,7 @@ std::string indented(const std::string& text, std::string_view first, std::strin
 }
 
 // The first lines of a long text.
-std::string beginning(const std::string& text) {
+std::string first_lines(const std::string& text) {
   std::size_t end = 0;
   for (std::size_t n = 0; n < kMaxShownLines; ++n) {
     end = text.find('\n', end);
@@ -189,7 +189,7 @@ void ToolRunner::show_call(const ToolCall& call, const ToolCommand& command) con
 
 void ToolRunner::show_output(const std::string& text) const {
   if (text.empty()) return;
-  std::string out = indented(beginning(safe_text(text)), "  ", "  ");
+  std::string out = indented(first_lines(safe_text(text)), "  ", "  ");
   out.pop_back();
   write_stdout(styled(out, Style::Dim, color_) + "\n");
 }

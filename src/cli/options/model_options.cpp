@@ -163,10 +163,10 @@ void add_streaming_options(Command& command, ModelOptions& options) {
               "auto, uring or pool: how experts are read (default: auto)")
       .option(
           "--cache-policy", options.cache_policy, "NAME",
-          fmt::format("which experts to give up: {} (default: {})", policy_names(), kDefaultPolicy))
+          fmt::format("which experts to evict: {} (default: {})", policy_names(), kDefaultPolicy))
       .choices(std::move(policies))
       .option("--lookahead", options.lookahead, "N",
-              "experts per layer to read ahead by guess; auto: as it pays (default)")
+              "experts per layer to prefetch; auto: as it pays (default)")
       .option("--reads-at-once", options.reads_at_once, "N",
               "experts to read at once; auto: what keeps the drive busy (default)")
       .flag("--preload", options.preload, "fill the expert cache before the first token")
@@ -199,7 +199,7 @@ KvType parse_kv_type(const ModelOptions& options) {
 void add_draft_option(Command& command, ModelOptions& options) {
   command.group("Answer").option(
       "--draft", options.draft, "KIND",
-      fmt::format("guess tokens ahead: off, mtp, ngram or auto; mtp:2: always 2 (default: {})",
+      fmt::format("draft tokens ahead: off, mtp, ngram or auto; mtp:2: always 2 (default: {})",
                   options.draft));
 }
 

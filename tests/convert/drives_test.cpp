@@ -1,4 +1,6 @@
-#include "convert/disk_space.h"
+#include "convert/drives.h"
+
+#include <filesystem>
 
 #include <gtest/gtest.h>
 
@@ -50,6 +52,19 @@ TEST(DiskSpace, AsksTheFilesystem) {
   expect_error(Errc::Io, {"/no/such/place"}, [] {
     check_disk_space({{"/no/such/place/file", 1}}, with(1));
   });
+}
+
+TEST(Bandwidth, IsPositiveAndLeavesNothing) {
+  const test::TempDir dir;
+  const double speed = measure_read_bandwidth(dir.path());
+  EXPECT_GT(speed, 1e5);
+  EXPECT_LT(speed, 1e13);
+  EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
+}
+
+TEST(Bandwidth, NamesADirectoryThatCannotBeWritten) {
+  test::expect_error(Errc::Io, {"/no/such/place"},
+                     [] { measure_read_bandwidth("/no/such/place"); });
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Whether the drives have room for what is to be written.
+// The drives that a model is written to: how much room they have, and how fast they read.
 #pragma once
 
 #include <cstdint>
@@ -20,5 +20,11 @@ std::uint64_t free_bytes(const std::string& directory);
 // before anything is written. The directories must exist.
 void check_disk_space(const std::vector<DataFile>& files, const FreeBytes& free,
                       const std::vector<std::string>& replaced = {});
+
+// How fast the drive of a directory reads, by a short measurement; it decides how much of every
+// record a stripe gets. Bytes a second of large sequential reads. Writes a temporary file of a few
+// hundred megabytes at most, for about a second, and removes it. Throws Error when the directory
+// cannot be written.
+double measure_read_bandwidth(const std::string& directory);
 
 }  // namespace moeflux
