@@ -5,9 +5,9 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "source/checkpoint_files.h"
 #include "source/checksum.h"
 #include "source/container.h"
-#include "source/shard_names.h"
 
 namespace moeflux {
 namespace {

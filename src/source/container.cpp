@@ -6,8 +6,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "source/checkpoint_files.h"
 #include "source/checksum.h"
-#include "source/config_files.h"
 #include "source/container_manifest.h"
 #include "source/model_source.h"
 

@@ -10,9 +10,9 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "source/checkpoint_files.h"
 #include "source/checksum.h"
 #include "source/model_source.h"
-#include "source/shard_names.h"
 
 namespace moeflux {
 namespace {

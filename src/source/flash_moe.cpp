@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "source/config_files.h"
+#include "source/checkpoint_files.h"
 #include "source/tensor_index.h"
 
 namespace moeflux {

@@ -6,8 +6,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "source/config_files.h"
-#include "source/shard_names.h"
+#include "source/checkpoint_files.h"
 #include "source/tensor_index.h"
 
 namespace moeflux {

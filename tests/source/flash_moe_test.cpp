@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "quant/codec.h"
-#include "source/config_files.h"
+#include "source/checkpoint_files.h"
 #include "source/tensor_lookup.h"
 #include "support/expect_error.h"
 #include "support/flash_moe_writer.h"

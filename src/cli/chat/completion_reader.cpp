@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "cli/client/http_client.h"
-#include "cli/client/json_access.h"
 #include "cli/terminal/terminal.h"
 
 namespace moeflux::cli {

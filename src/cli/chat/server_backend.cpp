@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/memory_budget.h"
 #include "cli/chat/completion_reader.h"
-#include "cli/client/json_access.h"
+#include "cli/client/http_client.h"
 #include "cli/terminal/terminal.h"
 
 namespace moeflux::cli {

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/memory_budget.h"
-#include "cli/client/json_access.h"
+#include "cli/client/http_client.h"
 #include "cli/commands/commands.h"
 #include "cli/options/general_options.h"
 #include "cli/options/server_options.h"
