@@ -120,18 +120,18 @@ std::string option_sections(const CommandInfo& command) {
              option_text);
 }
 
-std::string example_section(const std::vector<std::string>& examples) {
-  if (examples.empty()) return "";
-  std::string text = ".SH EXAMPLES\n.nf\n";
-  for (const std::string& line : examples) text += roff("moeflux " + line) + "\n";
+std::string lines_section(const char* title, const std::string& before,
+                          const std::vector<std::string>& lines) {
+  if (lines.empty()) return "";
+  std::string text = fmt::format(".SH {}\n.nf\n", title);
+  for (const std::string& line : lines) text += roff(before + line) + "\n";
   return text + ".fi\n";
 }
 
-std::string note_section(const std::vector<std::string>& notes) {
-  if (notes.empty()) return "";
-  std::string text = ".SH NOTES\n.nf\n";
-  for (const std::string& line : notes) text += roff(line) + "\n";
-  return text + ".fi\n";
+// What both kinds of page end with.
+std::string examples_and_notes(const std::vector<std::string>& examples,
+                               const std::vector<std::string>& notes) {
+  return lines_section("EXAMPLES", "moeflux ", examples) + lines_section("NOTES", "", notes);
 }
 
 std::string named_section(const char* title, const std::vector<NamedText>& items) {
@@ -236,7 +236,7 @@ std::string man_page(const CommandTree& tree) {
     text += fmt::format(".TP\n\\fBmoeflux\\-{}\\fR(1)\n{}\n", roff(command.name),
                         roff(command.description));
   }
-  text += example_section(tree.examples) + note_section(tree.notes) +
+  text += examples_and_notes(tree.examples, tree.notes) +
           named_section("ENVIRONMENT", tree.environment) + named_section("FILES", tree.files) +
           kExitStatus;
   return text;
@@ -247,8 +247,8 @@ std::string man_page(const CommandTree& tree, const CommandInfo& command) {
       heading("moeflux-" + command.name, as_phrase(command.description), tree.version);
   text += fmt::format(".SH SYNOPSIS\n\\fBmoeflux {}\\fR [\\fIOPTIONS\\fR] {}\n", roff(command.name),
                       roff(command.usage));
-  text += option_sections(command) + example_section(command.examples) +
-          note_section(command.notes) + named_section("ENVIRONMENT", environment_of(command));
+  text += option_sections(command) + examples_and_notes(command.examples, command.notes) +
+          named_section("ENVIRONMENT", environment_of(command));
   if (reads_files(command)) text += named_section("FILES", tree.files);
   text += kExitStatus;
   return text + ".SH SEE ALSO\n\\fBmoeflux\\fR(1)\n";

@@ -16,27 +16,27 @@ namespace {
 
 struct Known {
   const char* name;
-  SlashKind kind;
+  Slash kind;
   const char* arguments;
   const char* help;  // null: another name for the one before
 };
 
 constexpr Known kCommands[] = {
-    {"help", SlashKind::Help, "", "this list"},
-    {"?", SlashKind::Help, "", nullptr},
-    {"clear", SlashKind::Clear, "", "begin a new conversation; the old one stays saved"},
-    {"system", SlashKind::System, "[TEXT]", "show or set the system message (\"\": none)"},
-    {"save", SlashKind::Save, "NAME", "keep the conversation under a name and go on in it"},
-    {"load", SlashKind::Load, "NAME", "go on with a saved conversation"},
-    {"sessions", SlashKind::Sessions, "", "list the saved conversations"},
-    {"set", SlashKind::Set, "[KEY VALUE]", "change a setting; without a key: what there is"},
-    {"show", SlashKind::Show, "", "model, session and settings"},
-    {"stats", SlashKind::Stats, "", "what the last answer took"},
-    {"retry", SlashKind::Retry, "", "answer the last question again"},
-    {"undo", SlashKind::Undo, "", "take the last question and its answer back"},
-    {"quit", SlashKind::Quit, "", "end the chat (also /exit, /bye, Ctrl-D)"},
-    {"exit", SlashKind::Quit, "", nullptr},
-    {"bye", SlashKind::Quit, "", nullptr},
+    {"help", Slash::Help, "", "this list"},
+    {"?", Slash::Help, "", nullptr},
+    {"clear", Slash::Clear, "", "begin a new conversation; the old one stays saved"},
+    {"system", Slash::System, "[TEXT]", "show or set the system message (\"\": none)"},
+    {"save", Slash::Save, "NAME", "keep the conversation under a name and go on in it"},
+    {"load", Slash::Load, "NAME", "go on with a saved conversation"},
+    {"sessions", Slash::Sessions, "", "list the saved conversations"},
+    {"set", Slash::Set, "[KEY VALUE]", "change a setting; without a key: what there is"},
+    {"show", Slash::Show, "", "model, session and settings"},
+    {"stats", Slash::Stats, "", "what the last answer took"},
+    {"retry", Slash::Retry, "", "answer the last question again"},
+    {"undo", Slash::Undo, "", "take the last question and its answer back"},
+    {"quit", Slash::Quit, "", "end the chat (also /exit, /bye, Ctrl-D)"},
+    {"exit", Slash::Quit, "", nullptr},
+    {"bye", Slash::Quit, "", nullptr},
 };
 
 std::string trim(std::string_view text) {
@@ -194,30 +194,30 @@ void ChatLoop::answer() {
 
 void ChatLoop::execute(const SlashCommand& command) {
   switch (command.kind) {
-    case SlashKind::Help:
+    case Slash::Help:
       return print(slash_help());
-    case SlashKind::Clear:
+    case Slash::Clear:
       return start_new();
-    case SlashKind::System:
+    case Slash::System:
       return change_system(command.rest);
-    case SlashKind::Save:
+    case Slash::Save:
       return save_as(command.rest);
-    case SlashKind::Load:
+    case Slash::Load:
       return load(command.rest);
-    case SlashKind::Sessions:
+    case Slash::Sessions:
       return print(session_list(chat_.store));
-    case SlashKind::Set:
+    case Slash::Set:
       return change(command.rest);
-    case SlashKind::Show:
+    case Slash::Show:
       return print(description());
-    case SlashKind::Stats:
+    case Slash::Stats:
       if (!chat_.last_reply) return print("nothing was answered yet\n");
       return print(stats_line(*chat_.last_reply) + "\n" + chat_.backend.statistics());
-    case SlashKind::Retry:
+    case Slash::Retry:
       return retry();
-    case SlashKind::Undo:
+    case Slash::Undo:
       return undo();
-    case SlashKind::Quit:
+    case Slash::Quit:
       quits_ = true;
       return;
   }

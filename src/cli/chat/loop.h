@@ -15,23 +15,10 @@ namespace moeflux::cli {
 
 // Commands within a chat: "/name rest". Lines that begin with "//" are messages that begin with
 // "/".
-enum class SlashKind {
-  Help,
-  Clear,
-  System,
-  Save,
-  Load,
-  Sessions,
-  Set,
-  Show,
-  Stats,
-  Retry,
-  Undo,
-  Quit
-};
+enum class Slash { Help, Clear, System, Save, Load, Sessions, Set, Show, Stats, Retry, Undo, Quit };
 
 struct SlashCommand {
-  SlashKind kind;
+  Slash kind;
   std::string rest;  // without the blanks around it
 };
 
