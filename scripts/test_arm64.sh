@@ -30,7 +30,7 @@ get_libraries() {
   local options=(-qq -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o APT::Sandbox::User=root
     -o Dir::State::lists="$state/lists" -o Dir::State::status="$state/status" -o Dir::Cache="$state/cache")
   apt-get "${options[@]}" update || skip "no package index for arm64"
-  local headers=(libcli11-dev nlohmann-json3-dev libgtest-dev libboost1.81-dev)
+  local headers=(libcli11-dev nlohmann-json3-dev libgtest-dev libboost1.81-dev libtomlplusplus-dev)
   local development=(libfmt-dev libsimdjson-dev libpcre2-dev libutf8proc-dev libxxhash-dev liburing-dev libedit-dev)
   local below_libedit=(libbsd0 libmd0 libtinfo6)
   local shared

@@ -25,7 +25,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "io/measure_reader.h"
-#include "io/uring.h"
+#include "io/uring_reader.h"
 
 namespace moeflux {
 namespace {

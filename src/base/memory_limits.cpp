@@ -46,7 +46,7 @@ struct Level {
   std::uint64_t reclaimable = 0;
 };
 
-// The kernel gives up a group's page cache when its memory is asked for, used lately or not; pages
+// The kernel reclaims a group's page cache when its memory is asked for, used lately or not; pages
 // that are not written yet take as long as writing them. So it counts for MemAvailable, too. These
 // lists hold neither shared memory (tmpfs) nor locked pages. Kernel objects count half: a page of
 // them is free only when all that lie on it are. Whether another program misses its pages is seen

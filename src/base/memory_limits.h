@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "base/cgroup.h"
+#include "base/system_file.h"
 
 namespace moeflux {
 
@@ -22,7 +22,7 @@ struct CgroupMemory {
   std::uint64_t hard_limit = kNoLimit;
   std::uint64_t soft_limit = kNoLimit;
   std::uint64_t usage = 0;        // of our own group, page cache and other processes included
-  std::uint64_t reclaimable = 0;  // of that, what the kernel gives up on demand: page cache mostly
+  std::uint64_t reclaimable = 0;  // of that, what the kernel reclaims on demand: page cache mostly
   // What is left until some group, not necessarily the one with the tightest limit, is full.
   std::uint64_t left = kNoLimit;
   std::uint64_t swap_limit = kNoLimit;

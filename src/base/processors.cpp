@@ -9,7 +9,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/cgroup.h"
 #include "base/system_file.h"
 
 namespace moeflux {

@@ -39,4 +39,9 @@ std::string closest(const std::string& word, const std::vector<std::string>& can
   return best;
 }
 
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& candidates) {
+  const std::string found = closest(word, candidates);
+  return found.empty() ? "" : "; did you mean " + found + "?";
+}
+
 }  // namespace moeflux

@@ -10,4 +10,7 @@ namespace moeflux {
 // be more than a guess.
 std::string closest(const std::string& word, const std::vector<std::string>& candidates);
 
+// "; did you mean serve?" for the end of a message, or "".
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& candidates);
+
 }  // namespace moeflux

@@ -1,27 +1,102 @@
 #include "cli/command_line.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "base/error.h"
 #include "base/suggestion.h"
-#include "cli/help/help_text.h"
-#include "cli/options/argument_splitter.h"
+#include "cli/help.h"
 #include "cli/terminal/terminal.h"
 
 namespace moeflux::cli {
 namespace {
 
-std::string did_you_mean(const std::string& word, const std::vector<std::string>& candidates) {
-  const std::string found = closest(word, candidates);
-  return found.empty() ? "" : fmt::format("; did you mean {}?", found);
-}
+// Brings the arguments of a command into a form that needs no interpretation: each option by
+// itself, its value in the argument after it, and apart from them what is no option.
+class Splitter {
+ public:
+  using TakesValue = std::function<bool(const std::string&)>;
+
+  // `spellings`: more names of options ("-sys" -> "--system"). `takes_value`: whether a value
+  // follows
+  // "-n" or "--predict"; throws UsageError for what is no option.
+  Splitter(const std::string& command, const std::vector<std::string>& arguments,
+           const std::map<std::string, std::string>& spellings, TakesValue takes_value)
+      : command_(command), arguments_(arguments), takes_value_(std::move(takes_value)) {
+    while (next_ < arguments_.size()) {
+      const auto other = spellings.find(arguments_[next_]);
+      add(other == spellings.end() ? arguments_[next_++] : (++next_, other->second));
+    }
+  }
+
+  // "--predict", "5", "-q"; a flag that is given a value is one argument: "--quiet=false".
+  std::vector<std::string> options;
+  std::vector<std::string> plain;
+
+ private:
+  void add(const std::string& argument) {
+    if (argument == "--") {
+      plain.insert(plain.end(), arguments_.begin() + static_cast<std::ptrdiff_t>(next_),
+                   arguments_.end());
+      next_ = arguments_.size();
+    } else if (argument.size() < 2 || argument[0] != '-') {  // a lone "-" is standard input
+      plain.push_back(argument);
+    } else if (argument[1] == '-') {
+      add_long(argument);
+    } else {
+      add_short(argument);
+    }
+  }
+
+  void add_long(const std::string& argument) {  // --quiet, --number 5, --number=5
+    const std::size_t equals = argument.find('=');
+    options.push_back(argument.substr(0, equals));
+    if (takes_value_(options.back())) {
+      add_value(equals == std::string::npos ? nullptr : &argument[equals + 1]);
+    } else if (equals != std::string::npos) {
+      // Only this way can a flag that a configuration file sets be taken back.
+      const std::string value = argument.substr(equals + 1);
+      if (value != "true" && value != "false")
+        throw UsageError(fmt::format("{} takes no value", options.back()), command_);
+      options.back() = argument;
+    }
+  }
+
+  void add_short(const std::string& argument) {  // -q, -qv, -n5, -n 5
+    for (std::size_t at = 1; at < argument.size(); ++at) {
+      options.push_back({'-', argument[at]});
+      if (!takes_value_(options.back())) continue;
+      add_value(at + 1 == argument.size() ? nullptr : &argument[at + 1]);
+      return;
+    }
+  }
+
+  void add_value(const char* given) {  // null: it is the next argument
+    if (given == nullptr && next_ == arguments_.size()) {
+      throw UsageError(fmt::format("{} needs a value", options.back()), command_);
+    }
+    if (given != nullptr) {
+      options.emplace_back(given);
+    } else {
+      options.push_back(arguments_[next_++]);
+    }
+  }
+
+  const std::string& command_;  // for messages
+  const std::vector<std::string>& arguments_;
+  TakesValue takes_value_;
+  std::size_t next_ = 0;  // of arguments_
+};
 
 // An option, and what CLI11 made of it.
 struct Declared {
@@ -94,11 +169,8 @@ bool Command::State::takes_value(const std::string& given) const {
 }
 
 std::vector<std::string> Command::State::parse(const std::vector<std::string>& arguments) {
-  const OptionSyntax syntax{
-      .command = name, .spellings = spellings, .takes_value = [this](const auto& option) {
-        return takes_value(option);
-      }};
-  SplitArguments split = split_arguments(arguments, syntax);
+  Splitter split(name, arguments, spellings,
+                 [this](const std::string& option) { return takes_value(option); });
   try {
     std::reverse(split.options.begin(), split.options.end());  // CLI11 takes them from the back
     app.parse(std::move(split.options));
@@ -167,28 +239,12 @@ Command& Command::flag(const std::string& names, bool& target, const std::string
   return *this;
 }
 
-template <class T>
-Command& Command::option(const std::string& names, T& target, const std::string& value,
-                         const std::string& help) {
+Command& Command::add_option(const std::string& names, OptionTarget target,
+                             const std::string& value, const std::string& help) {
   CLI::Option* option = state_->app.add_option(names, CLI::callback_t(), help);
-  state_->declare(option, target_of(target), value);
+  state_->declare(option, std::move(target), value);
   return *this;
 }
-
-template Command& Command::option(const std::string&, std::string&, const std::string&,
-                                  const std::string&);
-template Command& Command::option(const std::string&, std::int64_t&, const std::string&,
-                                  const std::string&);
-template Command& Command::option(const std::string&, double&, const std::string&,
-                                  const std::string&);
-template Command& Command::option(const std::string&, std::optional<std::string>&,
-                                  const std::string&, const std::string&);
-template Command& Command::option(const std::string&, std::optional<std::int64_t>&,
-                                  const std::string&, const std::string&);
-template Command& Command::option(const std::string&, std::optional<double>&, const std::string&,
-                                  const std::string&);
-template Command& Command::option(const std::string&, std::vector<std::string>&, const std::string&,
-                                  const std::string&);
 
 Command& Command::choices(std::vector<std::string> values) {
   state_->last().option.choices = std::move(values);

@@ -56,7 +56,9 @@ class Command {
   // help: "FILE".
   template <class T>
   Command& option(const std::string& names, T& target, const std::string& value,
-                  const std::string& help);
+                  const std::string& help) {
+    return add_option(names, target_of(target), value, help);
+  }
   // These five are about the option declared last.
   Command& choices(std::vector<std::string> values);  // any other is a UsageError
   // The variable that sets it; with `meaning`, that it is set at all means that value.
@@ -84,6 +86,9 @@ class Command {
  private:
   friend class CommandLine;
   struct State;
+  Command& add_option(const std::string& names, OptionTarget target, const std::string& value,
+                      const std::string& help);
+
   std::unique_ptr<State> state_;
 };
 

@@ -20,8 +20,15 @@ struct OptionInfo {
   bool secret = false;                     // never shown
   bool configurable = true;                // by environment and files
 
-  std::string key() const;    // "predict": its name in a configuration file
-  bool names_a_file() const;  // by what its value is called
+  std::string key() const {  // "predict": its name in a configuration file
+    for (const std::string& name : names) {
+      if (name.starts_with("--")) return name.substr(2);
+    }
+    return "";
+  }
+  bool names_a_file() const {  // by what its value is called
+    return value == "FILE" || value == "PATH" || value == "DIR";
+  }
 };
 
 struct CommandInfo {
@@ -44,7 +51,12 @@ struct CommandTree {
   std::vector<std::string> examples, notes;
   std::vector<NamedText> environment = {}, files = {};
 
-  const CommandInfo* find(const std::string& name) const;  // null when there is none
+  const CommandInfo* find(const std::string& name) const {  // null when there is none
+    for (const CommandInfo& command : commands) {
+      if (command.name == name) return &command;
+    }
+    return nullptr;
+  }
 };
 
 }  // namespace moeflux::cli

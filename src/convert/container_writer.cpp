@@ -5,9 +5,9 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "source/checkpoint_files.h"
 #include "source/checksum.h"
 #include "source/container.h"
-#include "source/shard_names.h"
 
 namespace moeflux {
 namespace {
@@ -165,7 +165,7 @@ void ContainerWriter::prepare_directories(const WriterOptions& options) {
   }
   if (found && !ours) {
     fail(Errc::BadInput,
-         "{}: holds the beginning of a conversion from another source or with other options; give "
+         "{}: holds an unfinished conversion from another source or with other options; give "
          "those again to resume it, or --force to start over",
          directory_);
   }

@@ -17,8 +17,7 @@
 #include <vector>
 
 #include "convert/container_spec.h"
-#include "convert/directory_lock.h"
-#include "convert/disk_space.h"
+#include "convert/drives.h"
 #include "convert/output_file.h"
 #include "convert/progress_log.h"
 #include "convert/scrub.h"

@@ -4,15 +4,14 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "convert/container_spec.h"
 #include "convert/convert_plan.h"
-#include "convert/disk_space.h"
-#include "convert/write_progress.h"
+#include "convert/drives.h"
+#include "convert/output_file.h"
 
 namespace moeflux {
 

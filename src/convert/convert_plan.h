@@ -16,6 +16,17 @@
 
 namespace moeflux {
 
+// Every dense weight of a model, in the order in which a pass needs them.
+struct DenseWeights {
+  std::vector<StoredMatrix> matrices;  // none of them empty
+  std::vector<StoredVector> vectors;
+};
+DenseWeights dense_weights(const ModelTensors<Stored>& tensors);
+
+// The names of the source's tensors that hold those weights, each once.
+std::vector<std::string> dense_tensor_names(const ModelSource& source,
+                                            const ModelTensors<Stored>& tensors);
+
 inline constexpr std::array kExpertBits{2, 3, 4, 5, 6, 8};
 inline constexpr std::array kExpertGroups{32, 64, 128};
 

@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "base/file.h"
-#include "source/config_files.h"
+#include "source/checkpoint_files.h"
 
 namespace moeflux {
 namespace {

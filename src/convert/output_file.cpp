@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -136,6 +137,23 @@ void NewDirectories::create(const std::string& directory) {
     fail(Errc::Io, "{}: cannot create the directory: {}", directory,
          error ? error.message() : "something else has that name");
   }
+}
+
+DirectoryLock::DirectoryLock(const std::string& directory)
+    : fd_(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  if (fd_ < 0) {
+    fail(Errc::Io, "{}: cannot open the directory: {}", directory,
+         std::generic_category().message(errno));
+  }
+  if (::flock(fd_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+  ::close(fd_);
+  fail(Errc::BadInput,
+       "{}: another conversion is writing into it; wait for its end or give another directory",
+       directory);
+}
+
+DirectoryLock::~DirectoryLock() {
+  ::close(fd_);
 }
 
 }  // namespace moeflux

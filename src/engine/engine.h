@@ -16,7 +16,7 @@
 #include "engine/profile_keeper.h"
 #include "experts/governor.h"
 #include "families/family.h"
-#include "io/reader_options.h"
+#include "io/make_reader.h"
 #include "runtime/forward.h"
 #include "runtime/session.h"
 #include "runtime/weight_store.h"

@@ -10,10 +10,10 @@
 #include "base/suggestion.h"
 #include "families/family.h"
 #include "model/map_tensors.h"
+#include "source/checkpoint_files.h"
 #include "source/container.h"
 #include "source/flash_moe.h"
 #include "source/safetensors.h"
-#include "source/shard_names.h"
 
 namespace moeflux {
 namespace {

@@ -1,4 +1,4 @@
-// Many positional reads in flight at once, each handed over as it lands.
+// Many positional reads in flight at once, each reported as soon as it is complete.
 //
 // Contract: every submitted op is reported exactly once, with all of its bytes or with an error;
 // never with fewer bytes, never with zeros in their place. Any offset, length and pointer is
@@ -93,7 +93,7 @@ class AsyncReader {
   // Ops submitted and not yet reported.
   virtual std::size_t in_flight() const = 0;
 
-  // What has not been started is given up: such ops fail with ECANCELED, and are still reported.
+  // Ops that have not been started fail with ECANCELED; they are still reported.
   virtual void cancel_waiting() = 0;
 
   // Tells the reader that many reads will go into this memory, which must outlive it. May pin (and

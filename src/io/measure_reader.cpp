@@ -12,8 +12,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/aligned_buffer.h"
-#include "io/read_plan.h"
-#include "io/uring.h"
+#include "io/transfer.h"
+#include "io/uring_reader.h"
 
 namespace moeflux {
 namespace {

@@ -9,9 +9,8 @@
 #include <vector>
 
 #include "io/async_reader.h"
+#include "io/make_reader.h"
 #include "io/op_tracker.h"
-#include "io/reader_options.h"
-#include "io/scratch.h"
 #include "io/transfer.h"
 
 namespace moeflux {

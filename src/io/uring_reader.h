@@ -4,18 +4,36 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "io/async_reader.h"
+#include "io/make_reader.h"
 #include "io/op_tracker.h"
-#include "io/reader_options.h"
-#include "io/scratch.h"
 #include "io/transfer.h"
-#include "io/uring.h"
 
+struct io_uring;
 struct io_uring_sqe;
 
 namespace moeflux {
+
+struct RingCloser {
+  void operator()(io_uring* ring) const;
+};
+using UniqueRing = std::unique_ptr<io_uring, RingCloser>;
+
+// An io_uring instance, or why the kernel gives none.
+struct UringSetup {
+  UniqueRing ring;  // null unless status is Used
+  UringStatus status = UringStatus::Failed;
+  int error = 0;      // errno of the refusal
+  int n_entries = 0;  // reads that can be in flight
+};
+
+UringSetup open_uring(int n_entries);
+
+// "io_uring is forbidden here (Operation not permitted): containers block it by default, ..."
+std::string describe_uring(UringStatus status, int error);
 
 class UringReader final : public AsyncReader {
  public:

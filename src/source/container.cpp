@@ -1,11 +1,15 @@
 #include "source/container.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/error.h"
 #include "base/file.h"
-#include "source/config_files.h"
-#include "source/text_assets.h"
+#include "base/json.h"
+#include "source/checkpoint_files.h"
+#include "source/checksum.h"
+#include "source/container_manifest.h"
+#include "source/model_source.h"
 
 namespace moeflux {
 namespace {

@@ -2,11 +2,11 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "source/checkpoint_files.h"
 #include "source/container.h"
 #include "source/flash_moe.h"
 #include "source/model_source.h"
 #include "source/safetensors.h"
-#include "source/shard_names.h"
 
 namespace moeflux {
 namespace {

@@ -6,10 +6,8 @@
 #include <set>
 
 #include "base/error.h"
-#include "source/config_files.h"
-#include "source/shard_names.h"
+#include "source/checkpoint_files.h"
 #include "source/tensor_index.h"
-#include "source/text_assets.h"
 
 namespace moeflux {
 namespace {

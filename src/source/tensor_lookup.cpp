@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "quant/codec.h"
-#include "source/config_files.h"
+#include "source/checkpoint_files.h"
 
 namespace moeflux {
 namespace {

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "convert/dense_tensors.h"
 #include "support/edited_source.h"
 #include "support/expect_error.h"
 #include "support/loaded_model.h"

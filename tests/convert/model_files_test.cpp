@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "source/config_files.h"
+#include "source/checkpoint_files.h"
 #include "support/loaded_model.h"
 #include "support/paths.h"
 #include "support/safetensors_writer.h"

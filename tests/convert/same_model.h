@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "convert/dense_tensors.h"
+#include "convert/convert_plan.h"
 #include "families/family.h"
 #include "quant/panels.h"
 #include "source/model_source.h"

@@ -8,7 +8,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-#include "io/uring.h"
+#include "io/uring_reader.h"
 #include "support/expect_error.h"
 #include "support/paths.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "io/uring.h"
+#include "io/uring_reader.h"
 
 namespace moeflux::test {
 namespace {

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "source/flash_moe.h"
-#include "source/packed_experts.h"
 #include "source/tensor_lookup.h"
 #include "support/expect_error.h"
 #include "support/paths.h"

@@ -9,8 +9,8 @@
 
 #include "base/error.h"
 #include "quant/codec.h"
-#include "source/config_files.h"
-#include "source/packed_experts.h"
+#include "source/checkpoint_files.h"
+#include "source/flash_moe.h"
 #include "source/tensor_lookup.h"
 #include "support/safetensors_writer.h"
 

@@ -1,14 +1,49 @@
 #include "cli/chat/loop.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include <poll.h>
 #include <unistd.h>
 
 #include "base/error.h"
-#include "cli/chat/safe_text.h"
+#include "base/suggestion.h"
+#include "cli/terminal/terminal.h"
 #include "cli/terminal/text_input.h"
 
 namespace moeflux::cli {
 namespace {
+
+struct Known {
+  const char* name;
+  Slash kind;
+  const char* arguments;
+  const char* help;  // null: another name for the one before
+};
+
+constexpr Known kCommands[] = {
+    {"help", Slash::Help, "", "this list"},
+    {"?", Slash::Help, "", nullptr},
+    {"clear", Slash::Clear, "", "begin a new conversation; the old one stays saved"},
+    {"system", Slash::System, "[TEXT]", "show or set the system message (\"\": none)"},
+    {"save", Slash::Save, "NAME", "keep the conversation under a name and go on in it"},
+    {"load", Slash::Load, "NAME", "go on with a saved conversation"},
+    {"sessions", Slash::Sessions, "", "list the saved conversations"},
+    {"set", Slash::Set, "[KEY VALUE]", "change a setting; without a key: what there is"},
+    {"show", Slash::Show, "", "model, session and settings"},
+    {"stats", Slash::Stats, "", "what the last answer took"},
+    {"retry", Slash::Retry, "", "answer the last question again"},
+    {"undo", Slash::Undo, "", "take the last question and its answer back"},
+    {"quit", Slash::Quit, "", "end the chat (also /exit, /bye, Ctrl-D)"},
+    {"exit", Slash::Quit, "", nullptr},
+    {"bye", Slash::Quit, "", nullptr},
+};
+
+std::string trim(std::string_view text) {
+  const std::size_t begin = text.find_first_not_of(" \t\n");
+  if (begin == std::string_view::npos) return "";
+  return std::string(text.substr(begin, text.find_last_not_of(" \t\n") - begin + 1));
+}
 
 constexpr const char* kPrompt = ">>> ";
 constexpr const char* kMorePrompt = "... ";
@@ -26,6 +61,42 @@ bool is_blank(const std::string& text) {
 }
 
 }  // namespace
+
+std::optional<SlashCommand> parse_slash(std::string_view line) {
+  if (line.empty() || line[0] != '/' || line.substr(0, 2) == "//") return std::nullopt;
+  const std::size_t end = std::min(line.find_first_of(" \t\n"), line.size());
+  const std::string name(line.substr(1, end - 1));
+  for (const Known& known : kCommands)
+    if (name == known.name) return SlashCommand{known.kind, trim(line.substr(end))};
+  std::vector<std::string> names;
+  for (const Known& known : kCommands) names.emplace_back(known.name);
+  const std::string meant = closest(name, names);
+  fail(Errc::BadInput, "there is no command /{}{}; /help lists them, // begins a message with /",
+       safe_line(name), meant.empty() ? "" : fmt::format(", did you mean /{}?", meant));
+}
+
+std::string unescape_slash(std::string_view line) {
+  return std::string(line.substr(line.substr(0, 2) == "//" ? 1 : 0));
+}
+
+std::string slash_help() {
+  std::string text;
+  for (const Known& known : kCommands) {
+    if (known.help == nullptr) continue;
+    text +=
+        fmt::format("  {:<18}{}\n", fmt::format("/{} {}", known.name, known.arguments), known.help);
+  }
+  return text +
+         "A message of several lines: between \"\"\" and \"\"\", with a backslash at the end of "
+         "each "
+         "line,\nor pasted. Ctrl-C stops an answer or clears the line, twice it ends the chat.\n";
+}
+
+std::vector<std::string> slash_names() {
+  std::vector<std::string> names;
+  for (const Known& known : kCommands) names.push_back(fmt::format("/{}", known.name));
+  return names;
+}
 
 std::string session_list(const ChatStore& store) {
   std::string text;
@@ -123,30 +194,30 @@ void ChatLoop::answer() {
 
 void ChatLoop::execute(const SlashCommand& command) {
   switch (command.kind) {
-    case SlashKind::Help:
+    case Slash::Help:
       return print(slash_help());
-    case SlashKind::Clear:
+    case Slash::Clear:
       return start_new();
-    case SlashKind::System:
+    case Slash::System:
       return change_system(command.rest);
-    case SlashKind::Save:
+    case Slash::Save:
       return save_as(command.rest);
-    case SlashKind::Load:
+    case Slash::Load:
       return load(command.rest);
-    case SlashKind::Sessions:
+    case Slash::Sessions:
       return print(session_list(chat_.store));
-    case SlashKind::Set:
+    case Slash::Set:
       return change(command.rest);
-    case SlashKind::Show:
+    case Slash::Show:
       return print(description());
-    case SlashKind::Stats:
+    case Slash::Stats:
       if (!chat_.last_reply) return print("nothing was answered yet\n");
       return print(stats_line(*chat_.last_reply) + "\n" + chat_.backend.statistics());
-    case SlashKind::Retry:
+    case Slash::Retry:
       return retry();
-    case SlashKind::Undo:
+    case Slash::Undo:
       return undo();
-    case SlashKind::Quit:
+    case Slash::Quit:
       quits_ = true;
       return;
   }

@@ -11,8 +11,8 @@
 #include <string>
 #include <string_view>
 
-#include "cli/chat/safe_text.h"
 #include "cli/chat/text_writer.h"
+#include "cli/terminal/terminal.h"
 
 namespace moeflux::cli {
 

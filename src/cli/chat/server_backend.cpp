@@ -8,9 +8,8 @@
 #include "base/error.h"
 #include "base/memory_budget.h"
 #include "cli/chat/completion_reader.h"
-#include "cli/chat/safe_text.h"
-#include "cli/client/json_access.h"
-#include "cli/client/sse_reader.h"
+#include "cli/client/http_client.h"
+#include "cli/terminal/terminal.h"
 
 namespace moeflux::cli {
 namespace {
@@ -214,7 +213,7 @@ std::string ServerBackend::statistics() const {
                      100 * number(moeflux_, "experts", "hit_rate"), format_bytes(bytes),
                      number(moeflux_, "experts", "wait_seconds")));
     line("drafts",
-         fmt::format("{:.0f} tokens guessed, {:.0f} right", number(moeflux_, "drafts", "drafted"),
+         fmt::format("{:.0f} tokens drafted, {:.0f} right", number(moeflux_, "drafts", "drafted"),
                      number(moeflux_, "drafts", "accepted")));
   }
   return text;

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/suggestion.h"
-#include "cli/chat/safe_text.h"
+#include "cli/terminal/terminal.h"
 
 namespace moeflux::cli {
 namespace {

@@ -23,7 +23,7 @@ struct ChatSettings {
 };
 
 // Throws Error(BadInput) for a key or a value that does not fit, and changes nothing then.
-// "default" as a value gives up what was set.
+// The value "default" removes a setting.
 void change_setting(ChatSettings& settings, const std::string& key, const std::string& value);
 
 // One line a setting, with what applies where nothing is set, if that is known.

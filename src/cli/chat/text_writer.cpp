@@ -1,7 +1,7 @@
 #include "cli/chat/text_writer.h"
 
 #include "base/utf8.h"
-#include "cli/chat/safe_text.h"
+#include "cli/terminal/terminal.h"
 
 namespace moeflux::cli {
 namespace {

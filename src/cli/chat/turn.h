@@ -9,7 +9,7 @@
 #include "cli/chat/backend.h"
 #include "cli/chat/session.h"
 #include "cli/chat/settings.h"
-#include "cli/chat/tool_runner.h"
+#include "cli/chat/tools.h"
 #include "cli/options/general_options.h"
 
 namespace moeflux::cli {

@@ -14,7 +14,7 @@
 #include <boost/beast/http/parser.hpp>
 
 #include "base/error.h"
-#include "cli/chat/safe_text.h"
+#include "cli/terminal/terminal.h"
 
 namespace moeflux::cli {
 

@@ -8,14 +8,14 @@
 #include "cli/chat/line_editor.h"
 #include "cli/chat/local_backend.h"
 #include "cli/chat/loop.h"
-#include "cli/chat/safe_text.h"
 #include "cli/chat/server_backend.h"
 #include "cli/commands/commands.h"
 #include "cli/conversation.h"
 #include "cli/options/environment.h"
-#include "cli/options/model_argument.h"
+#include "cli/options/model_options.h"
 #include "cli/options/server_options.h"
 #include "cli/terminal/interrupt.h"
+#include "cli/terminal/terminal.h"
 #include "cli/terminal/text_input.h"
 
 namespace moeflux::cli {

@@ -6,9 +6,9 @@
 #include "base/memory_budget.h"
 #include "cli/commands/commands.h"
 #include "cli/options/general_options.h"
-#include "cli/options/model_argument.h"
+#include "cli/options/model_options.h"
 #include "cli/terminal/interrupt.h"
-#include "cli/terminal/transfer_progress.h"
+#include "cli/terminal/progress.h"
 #include "convert/scrub.h"
 #include "families/family.h"
 

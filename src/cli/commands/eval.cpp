@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "cli/commands/commands.h"
 #include "cli/options/general_options.h"
-#include "cli/options/model_argument.h"
+#include "cli/options/model_options.h"
 #include "cli/terminal/interrupt.h"
 #include "cli/terminal/progress.h"
 #include "engine/verify/evaluate.h"

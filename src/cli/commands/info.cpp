@@ -9,7 +9,7 @@
 #include "cli/commands/commands.h"
 #include "cli/options/environment.h"
 #include "cli/options/general_options.h"
-#include "cli/options/model_argument.h"
+#include "cli/options/model_options.h"
 #include "cli/reports/model_summary.h"
 
 namespace moeflux::cli {
@@ -91,6 +91,15 @@ void add_info_command(CommandLine& line) {
   command.note("A model is described from its files alone; no weight is loaded.");
   command.run(
       [options](const std::vector<std::string>& arguments) { return run(*options, arguments); });
+}
+
+void add_version_command(CommandLine& line) {
+  Command& command = line.add("version", "Show the version.");
+  command.without_config().example("version").example("info");
+  command.run([](const std::vector<std::string>&) {
+    write_stdout(version_line() + "\n");
+    return kSuccess;
+  });
 }
 
 }  // namespace moeflux::cli

@@ -5,7 +5,7 @@
 #include "cli/commands/commands.h"
 #include "cli/conversation.h"
 #include "cli/options/general_options.h"
-#include "cli/options/model_argument.h"
+#include "cli/options/model_options.h"
 #include "cli/options/sampling_options.h"
 #include "cli/prefix_session.h"
 #include "cli/reports/run_stats.h"

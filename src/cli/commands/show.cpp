@@ -6,7 +6,7 @@
 #include "base/utf8.h"
 #include "cli/commands/commands.h"
 #include "cli/options/general_options.h"
-#include "cli/options/model_argument.h"
+#include "cli/options/model_options.h"
 #include "cli/reports/model_summary.h"
 #include "runtime/sampling/sampling_params.h"
 

@@ -9,8 +9,7 @@
 #include "cli/commands/commands.h"
 #include "cli/options/general_options.h"
 #include "cli/terminal/interrupt.h"
-#include "cli/terminal/stage_progress.h"
-#include "cli/terminal/transfer_progress.h"
+#include "cli/terminal/progress.h"
 
 namespace moeflux::cli {
 namespace {

@@ -7,7 +7,7 @@
 #include "cli/commands/commands.h"
 #include "cli/conversation.h"
 #include "cli/options/general_options.h"
-#include "cli/options/model_argument.h"
+#include "cli/options/model_options.h"
 #include "cli/terminal/text_input.h"
 
 namespace moeflux::cli {

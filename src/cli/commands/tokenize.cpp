@@ -6,7 +6,7 @@
 #include "base/utf8.h"
 #include "cli/commands/commands.h"
 #include "cli/options/general_options.h"
-#include "cli/options/model_argument.h"
+#include "cli/options/model_options.h"
 #include "cli/terminal/text_input.h"
 
 namespace moeflux::cli {

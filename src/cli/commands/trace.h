@@ -43,9 +43,7 @@ struct TraceOptions {
   std::string record_size = "1728K";
 };
 
-// Each gets the arguments after its own name, and returns the exit code.
-int record_trace(const TraceOptions& options, const std::vector<std::string>& arguments);
+// Gets the arguments after "replay", and returns the exit code.
 int replay_trace(const TraceOptions& options, const std::vector<std::string>& arguments);
-int synthesize_trace(const TraceOptions& options, const std::vector<std::string>& arguments);
 
 }  // namespace moeflux::cli

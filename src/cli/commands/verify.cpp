@@ -5,7 +5,7 @@
 
 #include "cli/commands/commands.h"
 #include "cli/options/general_options.h"
-#include "cli/options/model_argument.h"
+#include "cli/options/model_options.h"
 #include "cli/terminal/interrupt.h"
 
 namespace moeflux::cli {

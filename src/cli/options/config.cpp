@@ -33,11 +33,6 @@ bool contains(const std::vector<std::string>& words, const std::string& word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-std::string near_one(const std::string& word, const std::vector<std::string>& candidates) {
-  const std::string found = closest(word, candidates);
-  return found.empty() ? "" : fmt::format("; did you mean {}?", found);
-}
-
 // Why `entry` is none of the options it may be; "" when it is one.
 std::string problem_with(const ConfigEntry& entry, const CommandTree& tree) {
   std::vector<std::string> here, owners;
@@ -53,7 +48,7 @@ std::string problem_with(const ConfigEntry& entry, const CommandTree& tree) {
                        fmt::join(owners, ", "));
   return fmt::format("unknown option {}{}{}", entry.key,
                      entry.section.empty() ? "" : " of " + entry.section,
-                     near_one(entry.key, here));
+                     did_you_mean(entry.key, here));
 }
 
 }  // namespace
@@ -94,7 +89,7 @@ void Config::check(const CommandTree& tree) const {
     for (const ConfigSection& section : file.text.sections) {
       if (contains(commands, section.name)) continue;
       throw UsageError(fmt::format("{}:{}: [{}] is no command{}", file.path, section.line,
-                                   section.name, near_one(section.name, commands)),
+                                   section.name, did_you_mean(section.name, commands)),
                        "config");
     }
     for (const ConfigEntry& entry : file.text.entries) {

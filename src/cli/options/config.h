@@ -60,8 +60,4 @@ class Config {
 // A path in a file may begin with "~/", which a shell would have replaced.
 std::string expand_home(const std::string& path);
 
-// The file of `moeflux config init`: the options of the main commands with help and defaults,
-// commented out.
-std::string example_config(const CommandTree& tree);
-
 }  // namespace moeflux::cli

@@ -1,229 +1,140 @@
 #include "cli/options/config_file.h"
 
 #include <algorithm>
-#include <charconv>
+#include <cmath>
+#include <cstddef>
 
 #include <fmt/format.h>
+#include <toml++/toml.h>
 
-#include "base/utf8.h"
 #include "cli/command_line.h"
 
 namespace moeflux::cli {
 namespace {
 
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
+// Each dot of a key nests one more table, and toml++ 3.3 frees nested tables by recursion without
+// a limit: a file of 1 MiB could overflow the stack.
+constexpr std::size_t kMaxDots = 1000;
+
+[[noreturn]] void refuse(const std::string& path, std::size_t line, const std::string& message) {
+  throw UsageError(fmt::format("{}:{}: {}", path, line, message), "config");
 }
 
-bool is_word(char c) {
-  return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '-';
-}
-
-// "1_000" -> "1000", "+5" -> "5"; "" unless the word is a finite decimal number.
-std::string plain_number(std::string_view word) {
-  std::string out;
-  for (std::size_t i = word.starts_with('+') ? 1 : 0; i < word.size(); ++i) {
-    const bool separates = word[i] == '_' && i > 0 && is_digit(word[i - 1]) &&
-                           i + 1 < word.size() && is_digit(word[i + 1]);
-    if (!separates) out += word[i];
+// The place after the string that begins at `at`. One that does not end in its line, as it must
+// without three quotes, ends there: toml++ refuses it.
+std::size_t skip_string(std::string_view text, std::size_t at) {
+  const char quote = text[at];
+  const std::string three(3, quote);
+  const std::string_view end =
+      std::string_view(three).substr(0, text.substr(at, 3) == three ? 3 : 1);
+  at += end.size();
+  while (at < text.size() && text.substr(at, end.size()) != end) {
+    if (end.size() == 1 && text[at] == '\n') return at;
+    at += quote == '"' && text[at] == '\\' ? 2 : 1;
   }
-  const std::size_t first = out.starts_with('-') ? 1 : 0;
-  double value = 0;
-  const char* end = out.data() + out.size();
-  if (out.size() <= first || !is_digit(out[first])) return "";
-  const auto result = std::from_chars(out.data(), end, value);
-  return result.ec == std::errc() && result.ptr == end ? out : "";
+  at += end.size();
+  // Up to two quotes may stand before the three that end a string.
+  for (int i = 0; i < 2 && end.size() == 3 && at < text.size() && text[at] == quote; ++i) ++at;
+  return at;
+}
+
+// The line of the dot that is one too many; 0 when there is none. Those in strings and comments do
+// not count.
+std::size_t find_excess_dot(std::string_view text) {
+  std::size_t n_dots = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    if (text[at] == '#') {
+      at = std::min(text.find('\n', at), text.size());
+    } else if (text[at] == '"' || text[at] == '\'') {
+      at = skip_string(text, at);
+    } else if (text[at++] == '.' && ++n_dots > kMaxDots) {
+      return 1 + static_cast<std::size_t>(std::count(text.begin(), text.begin() + at, '\n'));
+    }
+  }
+  return 0;
+}
+
+// What toml++ says, with what to do about the mistake that is made most: text without quotes.
+std::string explain(const toml::parse_error& error) {
+  constexpr std::string_view kStart = "Error while parsing ";
+  constexpr std::string_view kOfValues[] = {
+      "integer:", "floating-point:", "boolean:", "value:", "date", "time", "comment"};
+  std::string_view what = error.description();
+  if (what.starts_with(kStart)) what.remove_prefix(kStart.size());
+  const bool unquoted = std::any_of(std::begin(kOfValues), std::end(kOfValues), [&](auto word) {
+    return what.find(word) != std::string_view::npos;
+  });
+  return fmt::format("not valid TOML: {}{}", what,
+                     unquoted ? "; text needs quotes, as in ram = \"16G\"" : "");
 }
 
 class Reader {
  public:
-  Reader(std::string_view text, const std::string& path) : text_(text), path_(path) {}
+  explicit Reader(const std::string& path) : path_(path) {}
 
-  ConfigText read() {
-    if (const std::size_t bad = find_invalid_utf8(text_); bad != std::string_view::npos) {
-      line_ += static_cast<int>(std::count(text_.begin(), text_.begin() + bad, '\n'));
-      refuse("is not UTF-8 text");
-    }
-    for (skip_blank_lines(); at_ < text_.size(); skip_blank_lines()) {
-      if (peek() == '[') {
-        read_section();
-      } else {
-        read_entry();
+  void read_table(const toml::table& table, const std::string& section) {
+    for (const auto& [key, node] : table) {
+      const int line = static_cast<int>(key.source().begin.line);
+      const std::string name(key.str());
+      if (const toml::table* inner = node.as_table()) {
+        if (!section.empty())
+          refuse(path_, key.source().begin.line,
+                 fmt::format("{}.{}: a section has no sections; write [{}]", section, name, name));
+        out.sections.push_back({name, line});
+        read_table(*inner, name);
+        continue;
       }
-      end_line();
+      ConfigEntry entry{section, name, {}, node.is_array(), line};
+      if (const toml::array* list = node.as_array()) {
+        for (const toml::node& each : *list) entry.values.push_back(text_of(name, each));
+      } else {
+        entry.values.push_back(text_of(name, node));
+      }
+      out.entries.push_back(std::move(entry));
     }
-    return std::move(out_);
   }
+
+  ConfigText out;
 
  private:
-  template <class... Args>
-  [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) const {
-    throw UsageError(
-        fmt::format("{}:{}: {}", path_, line_, fmt::format(format, std::forward<Args>(args)...)),
-        "config");
-  }
-
-  char peek(std::size_t ahead = 0) const {  // '\n' at the end: every line ends
-    return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\n';
-  }
-
-  void skip_spaces() {
-    while (peek() == ' ' || peek() == '\t' || (peek() == '\r' && peek(1) == '\n')) ++at_;
-  }
-
-  void skip_comment() {
-    skip_spaces();
-    if (peek() != '#') return;
-    while (peek() != '\n') ++at_;
-  }
-
-  void skip_blank_lines() {
-    for (skip_comment(); at_ < text_.size() && peek() == '\n'; skip_comment()) {
-      ++at_;
-      ++line_;
+  std::string text_of(const std::string& key, const toml::node& node) const {
+    const auto fails = [&](const char* why) {
+      refuse(path_, node.source().begin.line, fmt::format("{}: {}", key, why));
+    };
+    if (const auto* text = node.as_string()) {
+      if (text->get().find('\0') != std::string::npos) fails("a string has no \\u0000");
+      return text->get();
     }
-  }
-
-  void end_line() {
-    skip_comment();
-    if (peek() != '\n') refuse("unexpected {} after the value", here());
-  }
-
-  // What stands at this place, for a message.
-  std::string here() const {
-    const Utf8Step step = decode_utf8(text_, std::min(at_, text_.size() - 1));
-    return peek() == '\n' ? "end of the line" : toml_string(text_.substr(at_, step.length));
-  }
-
-  std::string read_word() {
-    const std::size_t start = at_;
-    while (is_word(peek())) ++at_;
-    return std::string(text_.substr(start, at_ - start));
-  }
-
-  void read_section() {
-    ++at_;
-    skip_spaces();
-    const std::string name = read_word();
-    skip_spaces();
-    if (name.empty() || peek() != ']')
-      refuse("a section is the name of a command in brackets, such as [serve]");
-    ++at_;
-    for (const ConfigSection& other : out_.sections) {
-      if (other.name == name) refuse("section [{}] begins in line {} already", name, other.line);
+    if (const auto* number = node.as_integer()) return fmt::format("{}", number->get());
+    if (const auto* number = node.as_floating_point()) {
+      if (!std::isfinite(number->get())) fails("only finite numbers are values; text needs quotes");
+      return fmt::format("{:#}", number->get());
     }
-    out_.sections.push_back({name, line_});
+    if (const auto* flag = node.as_boolean()) return flag->get() ? "true" : "false";
+    if (node.is_array() || node.is_table()) fails("a list holds plain values only");
+    fails("a date or time is no value of an option; text needs quotes");
+    return "";
   }
 
-  void read_entry() {
-    ConfigEntry entry{.section = out_.sections.empty() ? "" : out_.sections.back().name,
-                      .key = read_word(),
-                      .values = {},
-                      .is_list = false,
-                      .line = line_};
-    if (entry.key.empty()) refuse("expected an option such as ram = \"16G\", not {}", here());
-    if (peek() == '.')
-      refuse("\"{}.\": a command's options stand in its section [{}]", entry.key, entry.key);
-    skip_spaces();
-    if (peek() != '=') refuse("expected = after {}, not {}", entry.key, here());
-    ++at_;
-    skip_spaces();
-    entry.is_list = peek() == '[';
-    if (entry.is_list) {
-      read_list(entry);
-    } else {
-      entry.values.push_back(read_value(entry.key));
-    }
-    for (const ConfigEntry& other : out_.entries) {
-      if (other.section == entry.section && other.key == entry.key)
-        refuse("{} is set in line {} already", entry.key, other.line);
-    }
-    out_.entries.push_back(std::move(entry));
-  }
-
-  void read_list(ConfigEntry& entry) {
-    ++at_;
-    for (skip_blank_lines(); peek() != ']'; skip_blank_lines()) {
-      if (at_ >= text_.size()) refuse("the list {} has no end", entry.key);
-      entry.values.push_back(read_value(entry.key));
-      skip_blank_lines();
-      if (peek() == ']') break;
-      if (at_ >= text_.size()) refuse("the list {} has no end", entry.key);
-      if (peek() != ',') refuse("expected a comma or ] in the list {}, not {}", entry.key, here());
-      ++at_;
-    }
-    ++at_;
-  }
-
-  std::string read_value(const std::string& key) {
-    if (text_.substr(at_, 3) == "\"\"\"" || text_.substr(at_, 3) == "'''")
-      refuse("{}: a string ends in its line; write \\n for a new one", key);
-    if (peek() == '"') return read_string(key);
-    if (peek() == '\'') return read_literal(key);
-    if (peek() == '[' || peek() == '{') refuse("{}: a list holds plain values only", key);
-    const std::size_t start = at_;
-    while (std::string_view(" \t\r\n,]#").find(peek()) == std::string_view::npos) ++at_;
-    const std::string word(text_.substr(start, at_ - start));
-    if (word.empty()) refuse("{}: the value is missing", key);
-    if (word == "true" || word == "false") return word;
-    const std::string number = plain_number(word);
-    if (number.empty()) refuse("{}: text needs quotes: {} = {}", key, key, toml_string(word));
-    return number;
-  }
-
-  std::string read_literal(const std::string& key) {
-    const std::size_t start = ++at_;
-    for (; peek() != '\''; ++at_) {
-      if (peek() == '\n') refuse("{}: the string has no closing quote", key);
-    }
-    return std::string(text_.substr(start, at_++ - start));
-  }
-
-  std::string read_string(const std::string& key) {
-    std::string out;
-    for (++at_; peek() != '"'; ++at_) {
-      if (peek() == '\n') refuse("{}: the string has no closing quote", key);
-      if (peek() != '\\') {
-        out += peek();
-      } else {
-        ++at_;
-        append_escaped(out, key);
-      }
-    }
-    ++at_;
-    return out;
-  }
-
-  void append_escaped(std::string& out, const std::string& key) {
-    constexpr std::string_view kLetters = "btnfr\"\\", kMeanings = "\b\t\n\f\r\"\\";
-    if (const std::size_t i = kLetters.find(peek()); i != std::string_view::npos) {
-      out += kMeanings[i];
-      return;
-    }
-    const std::size_t n_digits = peek() == 'u' ? 4 : peek() == 'U' ? 8 : 0;
-    const std::string_view digits = text_.substr(std::min(at_ + 1, text_.size()), n_digits);
-    std::uint32_t code = 0;
-    const char* end = digits.data() + digits.size();
-    const auto result = std::from_chars(digits.data(), end, code, 16);
-    const bool is_character = code != 0 && code <= 0x10FFFF && (code < 0xD800 || code > 0xDFFF);
-    if (n_digits == 0 || digits.size() != n_digits || result.ptr != end || !is_character)
-      refuse("{}: \\{} is no escape; for a backslash write \\\\ or use 'single quotes'", key,
-             peek());
-    append_utf8(out, code);
-    at_ += n_digits;
-  }
-
-  std::string_view text_;
   const std::string& path_;
-  std::size_t at_ = 0;
-  int line_ = 1;
-  ConfigText out_;
 };
 
 }  // namespace
 
 ConfigText parse_config(std::string_view text, const std::string& path) {
-  return Reader(text, path).read();
+  if (const std::size_t line = find_excess_dot(text); line > 0)
+    refuse(path, line, fmt::format("more than {} dots outside of strings", kMaxDots));
+  Reader reader(path);
+  try {
+    reader.read_table(toml::parse(text, path), "");
+  } catch (const toml::parse_error& error) {
+    refuse(path, error.source().begin.line, explain(error));
+  }
+  // A table of toml++ is sorted by name.
+  const auto by_line = [](const auto& a, const auto& b) { return a.line < b.line; };
+  std::stable_sort(reader.out.sections.begin(), reader.out.sections.end(), by_line);
+  std::stable_sort(reader.out.entries.begin(), reader.out.entries.end(), by_line);
+  return std::move(reader.out);
 }
 
 std::string toml_string(std::string_view text) {

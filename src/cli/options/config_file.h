@@ -1,10 +1,5 @@
-// A configuration file as text: the part of TOML that options need. `key = value` lines, [sections]
-// of one level, # comments; values are "strings" (with TOML's escapes), 'literal strings', numbers,
-// true, false, and [lists] of these, which may go over several lines. What TOML has beyond that
-// (tables in tables, dotted keys, dates, strings over several lines) is refused, never guessed at.
-//
-// CLI11 has a reader of its own; it keeps no line numbers and takes a malformed line for a value,
-// and both are what a user with a mistake in the file needs.
+// A configuration file as options need it: `key = value` lines at the top and in [sections] of one
+// level. The only user of toml++ is config_file.cpp.
 #pragma once
 
 #include <cstdint>
@@ -31,10 +26,11 @@ struct ConfigSection {
 
 struct ConfigText {
   std::vector<ConfigSection> sections;  // in the order of the file, also empty ones
-  std::vector<ConfigEntry> entries;
+  std::vector<ConfigEntry> entries;     // likewise
 };
 
-// Throws UsageError that begins with "path:line: ". A key or a section that comes twice is one.
+// Throws UsageError that begins with "path:line: " for what is no TOML, and for what no option can
+// be set to: dates, infinities, tables in sections and in lists, lists in lists.
 ConfigText parse_config(std::string_view text, const std::string& path);
 
 // `text` as a string that parse_config reads back.

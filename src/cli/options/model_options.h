@@ -1,4 +1,9 @@
 // Which model a command works with, and the machine it may use for it.
+//
+// The model is the one of -m, by path or by name in --models. Else the first argument, if it is a
+// directory, a .safetensors file or a name in --models. Else the default of the environment or a
+// configuration file, else the bundled one. An argument that looks like a model and is none is an
+// error: it must not become a prompt for another model.
 #pragma once
 
 #include <cstdint>
@@ -46,11 +51,11 @@ EngineOptions engine_options(const ModelOptions& options);  // throws UsageError
 // Where models are called by name. Throws Error(NotFound) when nobody says.
 std::string models_directory(const ModelOptions& options);
 
-// Opens it, showing progress. Ctrl-C while loading throws Error(Cancelled).
 // Says so when -c is more than the `has` tokens of a model.
 void remark_on_context(const ModelOptions& options, std::int64_t has,
                        const GeneralOptions& general);
 
+// Opens it, showing progress. Ctrl-C while loading throws Error(Cancelled).
 std::unique_ptr<Engine> open_engine(const std::string& model, const ModelOptions& options,
                                     const GeneralOptions& general);
 
@@ -64,5 +69,32 @@ void save_profile(Engine& engine, const GeneralOptions& general);
 
 // "6G", "512M", "1.5GiB": powers of 1024. Throws UsageError naming `option`.
 std::uint64_t parse_size(const std::string& text, const std::string& option);
+
+struct ModelArgument {
+  std::string model;
+  std::vector<std::string> rest;  // the arguments after it
+};
+
+// For commands that take text after the model. Throws Error(NotFound) when the first argument is
+// neither a model nor plainly text.
+ModelArgument take_model(const ModelOptions& options, const std::vector<std::string>& arguments);
+
+void add_model_argument_notes(Command& command);  // that rule, for the help of such a command
+
+// For commands whose only argument is the model: it must exist, and nothing may follow.
+std::string only_model(const ModelOptions& options, const std::vector<std::string>& arguments);
+
+// The path of the model that an argument names, if it does.
+std::optional<std::string> find_named_model(const ModelOptions& options,
+                                            const std::string& argument);
+
+// With no model on the command line but in -m.
+std::string default_model(const ModelOptions& options);
+
+// Throws Error(NotFound) that says what was looked for.
+[[noreturn]] void refuse_model(const ModelOptions& options, const std::string& argument);
+
+// Whether an argument that is no model may be meant as text.
+bool is_plainly_text(const std::string& argument, bool more_follows);
 
 }  // namespace moeflux::cli

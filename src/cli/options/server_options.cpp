@@ -1,8 +1,123 @@
 #include "cli/options/server_options.h"
 
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+
 #include "base/error.h"
+#include "cli/client/http_client.h"
+#include "cli/terminal/terminal.h"
 
 namespace moeflux::cli {
+namespace {
+
+constexpr std::string_view kHttp = "http://", kHttps = "https://", kUnix = "unix:";
+constexpr std::string_view kSocketSuffix = ".sock", kVersion = "/v1";
+constexpr const char* kOurPort = "9099";
+constexpr std::size_t kMaxSocketPath = 107;  // of sockaddr_un
+
+bool starts_with(std::string_view text, std::string_view start) {
+  return text.size() >= start.size() &&
+         std::equal(start.begin(), start.end(), text.begin(), [](char a, char b) {
+           return a == std::tolower(static_cast<unsigned char>(b));
+         });
+}
+
+bool ends_with(std::string_view text, std::string_view end) {
+  return text.size() > end.size() && text.substr(text.size() - end.size()) == end;
+}
+
+[[noreturn]] void refuse(const std::string& text, std::string_view why) {
+  fail(Errc::BadInput,
+       "\"{}\" is no address of a server: {}; write http://HOST:PORT, or the path of a UNIX socket "
+       "that ends in .sock",
+       safe_line(text), why);
+}
+
+// Takes ":PORT" off the end of "HOST:PORT" or "[V6]:PORT".
+void split_authority(const std::string& text, std::string_view authority, ServerAddress& address) {
+  if (!authority.empty() && authority.front() == '[') {
+    const std::size_t end = authority.find(']');
+    if (end == std::string_view::npos) refuse(text, "a ] is missing");
+    address.host = authority.substr(1, end - 1);
+    authority.remove_prefix(end + 1);
+    if (!authority.empty() && authority.front() != ':')
+      refuse(text, "after ] only :PORT may follow");
+  } else {
+    address.host = authority.substr(0, authority.find(':'));
+    authority.remove_prefix(address.host.size());
+  }
+  if (address.host.empty()) refuse(text, "it has no host");
+  if (authority.empty()) return;
+  address.port = authority.substr(1);
+  int number = 0;
+  const char* end = address.port.data() + address.port.size();
+  const auto result = std::from_chars(address.port.data(), end, number);
+  if (result.ec != std::errc() || result.ptr != end || number < 1 || number > 65535)
+    refuse(text, "its port is no number from 1 to 65535");
+}
+
+ServerAddress socket_address(const std::string& text, std::string_view path) {
+  if (path.empty() || path.size() > kMaxSocketPath)
+    refuse(text, fmt::format("a UNIX socket has a path of at most {} bytes", kMaxSocketPath));
+  ServerAddress address;
+  address.socket = path;
+  return address;
+}
+
+}  // namespace
+
+std::string ServerAddress::authority() const {
+  if (!socket.empty()) return "localhost";
+  return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port)
+                                             : fmt::format("[{}]:{}", host, port);
+}
+
+std::string ServerAddress::text() const {
+  return socket.empty() ? fmt::format("http://{}{}", authority(), base) : "unix:" + socket;
+}
+
+ServerAddress parse_server_address(const std::string& text) {
+  // Nothing that could end a line of the request's header.
+  const bool plain =
+      std::all_of(text.begin(), text.end(), [](unsigned char c) { return c > ' ' && c < 0x7F; });
+  if (starts_with(text, kUnix)) return socket_address(text, text.substr(kUnix.size()));
+  if (text.find("://") == std::string::npos && ends_with(text, kSocketSuffix))
+    return socket_address(text, text);
+  if (!plain) refuse(text, "it has characters that belong to none");
+  if (starts_with(text, kHttps)) {
+    fail(Errc::Unsupported,
+         "{}: this program has no TLS; use http:// to a tunnel, such as ssh -L 9099:HOST:PORT",
+         text);
+  }
+  ServerAddress address;
+  std::string_view rest = text;
+  const bool has_scheme = starts_with(text, kHttp);
+  if (has_scheme) rest.remove_prefix(kHttp.size());
+  if (rest.find("://") != std::string_view::npos) refuse(text, "only http:// is known");
+  if (rest.find_first_of("@?#") != std::string_view::npos)
+    refuse(text, "a user, a query or a fragment has no place in it");
+  address.port = has_scheme ? "80" : kOurPort;
+  const std::size_t slash = std::min(rest.find('/'), rest.size());
+  split_authority(text, rest.substr(0, slash), address);
+  address.base = rest.substr(slash);
+  while (!address.base.empty() && address.base.back() == '/') address.base.pop_back();
+  if (address.base == kVersion || ends_with(address.base, kVersion))
+    address.base.resize(address.base.size() - kVersion.size());
+  return address;
+}
+
+std::string percent_encoded(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (std::isalnum(byte) || std::string_view("-._~").find(c) != std::string_view::npos)
+      out += c;
+    else
+      out += fmt::format("%{:02X}", byte);
+  }
+  return out;
+}
 
 void add_server_options(Command& command, ServerOptions& options, const std::string& help) {
   command.group("Server")

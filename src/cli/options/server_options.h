@@ -1,13 +1,34 @@
-// How commands that talk to a running server are told which one.
+// Which running server a command talks to.
 #pragma once
 
 #include <optional>
 #include <string>
+#include <string_view>
 
-#include "cli/client/http_client.h"
 #include "cli/command_line.h"
 
 namespace moeflux::cli {
+
+class HttpClient;
+
+// Where a server is: http://host[:port][/base], host[:port] (port 9099 unless given), or a UNIX
+// socket as unix:/path or as a path that ends in .sock. A base that ends in /v1 is meant without
+// it: that is what other programs ask for. There is no TLS.
+struct ServerAddress {
+  std::string host, port;  // the host without the brackets of an IPv6 address
+  std::string socket;      // the path of a UNIX socket; then there is no host
+  std::string base;        // "", or "/base"
+
+  std::string authority() const;  // "127.0.0.1:9099", for the Host header
+  std::string text() const;       // for messages
+};
+
+// Throws Error(BadInput), or Error(Unsupported) for https; both say what to write instead.
+ServerAddress parse_server_address(const std::string& text);
+
+std::string percent_encoded(std::string_view text);  // for a query
+
+inline constexpr const char* kDefaultServer = "http://127.0.0.1:9099";
 
 struct ServerOptions {
   std::optional<std::string> server;   // --server; nothing: not given

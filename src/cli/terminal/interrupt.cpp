@@ -1,9 +1,12 @@
 #include "cli/terminal/interrupt.h"
 
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <initializer_list>
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -27,23 +30,36 @@ void on_interrupt(int /*signal*/) {
   ::_exit(kInterrupted);
 }
 
-void set_handler(void (*handler)(int)) {
+std::atomic<int> n_signals{0};
+std::atomic<int> write_end{-1};
+int read_end = -1;
+
+// Only async-signal-safe calls: atomics, write and _exit.
+void on_signal(int signal) {
+  if (n_signals.fetch_add(1) > 0) ::_exit(128 + signal);
+  const int saved = errno;
+  const char byte = 1;
+  static_cast<void>(!::write(write_end.load(), &byte, 1));
+  errno = saved;
+}
+
+void set_handler(std::initializer_list<int> signals, void (*handler)(int)) {
   struct sigaction action {};
   action.sa_handler = handler;
   action.sa_flags = SA_RESTART;
   ::sigemptyset(&action.sa_mask);
-  ::sigaction(SIGINT, &action, nullptr);
+  for (const int signal : signals) ::sigaction(signal, &action, nullptr);
 }
 
 }  // namespace
 
 InterruptGuard::InterruptGuard() {
   n_interrupts = 0;
-  set_handler(on_interrupt);
+  set_handler({SIGINT}, on_interrupt);
 }
 
 InterruptGuard::~InterruptGuard() {
-  set_handler(SIG_DFL);
+  set_handler({SIGINT}, SIG_DFL);
 }
 
 void set_last_words(const char* text) {
@@ -56,6 +72,28 @@ bool interrupted() {
 
 void throw_if_interrupted() {
   if (interrupted()) fail(Errc::Cancelled, "interrupted");
+}
+
+StopSignals::StopSignals() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0)
+    fail(Errc::Io, "no pipe for signals: too many open files; allow more with ulimit -n");
+  read_end = ends[0];
+  write_end = ends[1];
+  n_signals = 0;
+  set_handler({SIGINT, SIGTERM}, on_signal);
+}
+
+StopSignals::~StopSignals() {
+  set_handler({SIGINT, SIGTERM}, SIG_DFL);
+  ::close(write_end.exchange(-1));
+  ::close(read_end);
+}
+
+void StopSignals::wait() const {
+  char byte;
+  while (::read(read_end, &byte, 1) < 0 && errno == EINTR) {
+  }
 }
 
 }  // namespace moeflux::cli

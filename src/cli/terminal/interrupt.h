@@ -1,10 +1,11 @@
-// Ctrl-C: the first one asks the command to stop at its next step, the second one ends the program
-// at once.
+// Signals that ask the program to stop. The first one is counted or waited for, the second one ends
+// the program at once.
 #pragma once
 
 namespace moeflux::cli {
 
-// Until it is destroyed, SIGINT is counted instead of killing the program. One at a time.
+// For a command that stops at its next step: until it is destroyed, SIGINT (Ctrl-C) is counted
+// instead of killing the program. One at a time.
 class InterruptGuard {
  public:
   InterruptGuard();
@@ -18,5 +19,17 @@ void throw_if_interrupted();  // Error(Cancelled)
 
 // What the second one still writes to standard output, to leave the terminal as it was. Null: none.
 void set_last_words(const char* text);
+
+// For a server that has work to finish: until it is destroyed, SIGTERM and SIGINT are collected
+// instead of killing the program. One at a time.
+class StopSignals {
+ public:
+  StopSignals();
+  ~StopSignals();
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+
+  void wait() const;  // until the first one
+};
 
 }  // namespace moeflux::cli

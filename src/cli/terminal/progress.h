@@ -1,12 +1,18 @@
-// Shows how far a long step has come: a bar that redraws itself on a terminal, nothing elsewhere.
+// How far a long step has come, on standard error.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
+
+#include "cli/options/general_options.h"
+#include "convert/output_file.h"
 
 namespace moeflux::cli {
 
+// A bar that redraws itself on a terminal, nothing elsewhere.
 class ProgressBar {
  public:
   // `shown` false: every call does nothing.
@@ -23,6 +29,41 @@ class ProgressBar {
   bool shown_;
   bool drawn_ = false;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now(), last_ = start_;
+};
+
+// How far a step that moves many bytes has come, how fast, and how long it will still take: a bar
+// on a terminal, now and then a line elsewhere.
+class TransferProgress {
+ public:
+  TransferProgress(std::string label, const GeneralOptions& general);
+
+  // The first call says where the step begins: bytes done before it count for neither speed nor
+  // time.
+  void update(std::uint64_t done, std::uint64_t total);
+
+ private:
+  std::string label_;
+  const GeneralOptions& general_;
+  ProgressBar bar_;
+  std::optional<std::uint64_t> first_;
+  std::chrono::steady_clock::time_point start_, last_line_;
+};
+
+// "0:35", "2:07:10".
+std::string format_duration(double seconds);
+
+// A bar for each stage of writing a model.
+class StageProgress {
+ public:
+  explicit StageProgress(const GeneralOptions& general) : general_(general) {}
+
+  // Throws when the user has interrupted.
+  void update(const ConvertProgress& progress);
+
+ private:
+  const GeneralOptions& general_;
+  ConvertProgress::Stage stage_ = ConvertProgress::Stage::Writing;
+  std::unique_ptr<TransferProgress> bar_;
 };
 
 }  // namespace moeflux::cli

@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "convert/synth/synth_files.h"
 #include "convert/synth/synth_text.h"
-#include "convert/synth/synth_writers.h"
 #include "source/container.h"
 #include "source/flash_moe.h"
 #include "source/safetensors.h"

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "convert/convert.h"
-#include "convert/disk_space.h"
+#include "convert/drives.h"
 #include "convert/synth/synth_plan.h"
 #include "convert/synth/synth_shape.h"
 

@@ -5,7 +5,7 @@
 
 #include "base/thread_pool.h"
 #include "convert/container_writer.h"
-#include "convert/synth/synth_writers.h"
+#include "convert/synth/synth_files.h"
 #include "families/family.h"
 #include "quant/panels.h"
 

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "convert/output_file.h"
-#include "source/shard_names.h"
+#include "source/checkpoint_files.h"
 
 namespace moeflux {
 namespace {

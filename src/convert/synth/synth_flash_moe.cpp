@@ -8,8 +8,8 @@
 #include "convert/synth/synth_files.h"
 #include "families/family.h"
 #include "quant/codec.h"
-#include "source/config_files.h"
-#include "source/packed_experts.h"
+#include "source/checkpoint_files.h"
+#include "source/flash_moe.h"
 
 namespace moeflux {
 namespace {

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "convert/synth/synth_files.h"
 #include "families/family.h"
-#include "source/shard_names.h"
+#include "source/checkpoint_files.h"
 
 namespace moeflux {
 namespace {

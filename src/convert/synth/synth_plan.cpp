@@ -7,8 +7,7 @@
 
 #include "base/error.h"
 #include "convert/synth/synth_mixers.h"
-#include "convert/synth/synth_residual.h"
-#include "source/config_files.h"
+#include "source/checkpoint_files.h"
 
 namespace moeflux {
 namespace {

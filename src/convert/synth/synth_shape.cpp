@@ -1,17 +1,20 @@
 #include "convert/synth/synth_shape.h"
 
 #include <algorithm>
+#include <variant>
 
 #include "base/error.h"
 
 namespace moeflux {
 namespace {
 
-// What differs between models of the Qwen3.5 family.
+// What differs between models of the Qwen3.5 family. Those who have the same number have it here.
 struct QwenSizes {
-  int d_model, n_layers, n_heads, n_kv_heads, d_head;
-  int n_key_heads, n_value_heads, d_linear_head;
-  int n_experts, top_k, d_expert, n_vocab, context_length;
+  int d_model, n_heads, d_head = 256, n_kv_heads = 2;
+  int n_key_heads = 16, n_value_heads, d_linear_head = 128;
+  int n_experts, top_k = 8, d_expert, n_vocab = 248320, context_length = 262144;
+  int router_bits = 8;
+  DType a_log = DType::BF16;
 };
 
 Json layer_types(int n_layers) {
@@ -22,7 +25,7 @@ Json layer_types(int n_layers) {
   return types;
 }
 
-Json qwen_text_config(const QwenSizes& s) {
+Json qwen_text_config(const QwenSizes& s, int n_layers) {
   return {{"model_type", "qwen3_5_moe_text"},
           {"attention_bias", false},
           {"attn_output_gate", true},
@@ -31,7 +34,7 @@ Json qwen_text_config(const QwenSizes& s) {
           {"head_dim", s.d_head},
           {"hidden_act", "silu"},
           {"hidden_size", s.d_model},
-          {"layer_types", layer_types(s.n_layers)},
+          {"layer_types", layer_types(n_layers)},
           {"linear_conv_kernel_dim", 4},
           {"linear_key_head_dim", s.d_linear_head},
           {"linear_num_key_heads", s.n_key_heads},
@@ -45,7 +48,7 @@ Json qwen_text_config(const QwenSizes& s) {
           {"num_attention_heads", s.n_heads},
           {"num_experts", s.n_experts},
           {"num_experts_per_tok", s.top_k},
-          {"num_hidden_layers", s.n_layers},
+          {"num_hidden_layers", n_layers},
           {"num_key_value_heads", s.n_kv_heads},
           {"rms_norm_eps", 1e-6},
           {"rope_parameters",
@@ -59,19 +62,22 @@ Json qwen_text_config(const QwenSizes& s) {
           {"vocab_size", s.n_vocab}};
 }
 
-Json qwen_config(const QwenSizes& sizes) {
-  return {{"architectures", {"Qwen3_5MoeForConditionalGeneration"}},
-          {"model_type", "qwen3_5_moe"},
-          {"text_config", qwen_text_config(sizes)},
-          {"tie_word_embeddings", false}};
+SynthShape make_shape(const QwenSizes& sizes, int n_layers) {
+  return {.name = {},
+          .config = {{"architectures", {"Qwen3_5MoeForConditionalGeneration"}},
+                     {"model_type", "qwen3_5_moe"},
+                     {"text_config", qwen_text_config(sizes, n_layers)},
+                     {"tie_word_embeddings", false}},
+          .router_bits = sizes.router_bits,
+          .a_log = sizes.a_log};
 }
 
 struct DeepseekSizes {
-  int d_model, n_layers, n_dense, n_heads, q_rank, kv_rank, d_nope, d_rope, d_value;
-  int d_ff, n_experts, top_k, n_groups, top_groups, d_expert, n_vocab, context_length;
+  int d_model, n_dense = 3, n_heads, q_rank, kv_rank, d_nope, d_rope = 64, d_value;
+  int d_ff, n_experts, top_k = 8, n_groups = 8, top_groups = 4, d_expert, n_vocab, context_length;
 };
 
-Json deepseek_config(const DeepseekSizes& s) {
+Json deepseek_config(const DeepseekSizes& s, int n_layers) {
   return {{"architectures", {"DeepseekV3ForCausalLM"}},
           {"model_type", "deepseek_v3"},
           {"attention_bias", false},
@@ -89,7 +95,7 @@ Json deepseek_config(const DeepseekSizes& s) {
           {"norm_topk_prob", true},
           {"num_attention_heads", s.n_heads},
           {"num_experts_per_tok", s.top_k},
-          {"num_hidden_layers", s.n_layers},
+          {"num_hidden_layers", n_layers},
           {"num_key_value_heads", s.n_heads},
           {"num_nextn_predict_layers", 1},
           {"q_lora_rank", s.q_rank},
@@ -115,118 +121,66 @@ Json deepseek_config(const DeepseekSizes& s) {
           {"vocab_size", s.n_vocab}};
 }
 
+SynthShape make_shape(const DeepseekSizes& sizes, int n_layers) {
+  return {.name = {}, .config = deepseek_config(sizes, n_layers), .router_bits = 16};
+}
+
 struct Known {
   const char* name;
   bool listed;
   int depth;
-  SynthShape (*make)(int n_layers);
+  std::variant<QwenSizes, DeepseekSizes> sizes;
 };
-
-SynthShape qwen(QwenSizes sizes, int n_layers, int router_bits, DType a_log) {
-  sizes.n_layers = n_layers;
-  return {.name = {}, .config = qwen_config(sizes), .router_bits = router_bits, .a_log = a_log};
-}
-
-SynthShape deepseek(DeepseekSizes sizes, int n_layers) {
-  sizes.n_layers = n_layers;
-  return {.name = {}, .config = deepseek_config(sizes), .router_bits = 16};
-}
 
 const Known kKnown[] = {
     {"qwen3.6-35b-a3b", true, 40,
-     [](int n_layers) {
-       return qwen({.d_model = 2048,
-                    .n_layers = 0,
-                    .n_heads = 16,
-                    .n_kv_heads = 2,
-                    .d_head = 256,
-                    .n_key_heads = 16,
-                    .n_value_heads = 32,
-                    .d_linear_head = 128,
-                    .n_experts = 256,
-                    .top_k = 8,
-                    .d_expert = 512,
-                    .n_vocab = 248320,
-                    .context_length = 262144},
-                   n_layers, 8, DType::BF16);
-     }},
+     QwenSizes{
+         .d_model = 2048, .n_heads = 16, .n_value_heads = 32, .n_experts = 256, .d_expert = 512}},
     {"qwen3.5-397b-a17b", true, 60,
-     [](int n_layers) {
-       return qwen({.d_model = 4096,
-                    .n_layers = 0,
-                    .n_heads = 32,
-                    .n_kv_heads = 2,
-                    .d_head = 256,
-                    .n_key_heads = 16,
-                    .n_value_heads = 64,
-                    .d_linear_head = 128,
-                    .n_experts = 512,
-                    .top_k = 10,
-                    .d_expert = 1024,
-                    .n_vocab = 248320,
-                    .context_length = 262144},
-                   n_layers, 4, DType::F32);
-     }},
+     QwenSizes{.d_model = 4096,
+               .n_heads = 32,
+               .n_value_heads = 64,
+               .n_experts = 512,
+               .top_k = 10,
+               .d_expert = 1024,
+               .router_bits = 4,
+               .a_log = DType::F32}},
     {"cogito-v2-671b", true, 61,
-     [](int n_layers) {
-       return deepseek({.d_model = 7168,
-                        .n_layers = 0,
-                        .n_dense = 3,
-                        .n_heads = 128,
-                        .q_rank = 1536,
-                        .kv_rank = 512,
-                        .d_nope = 128,
-                        .d_rope = 64,
-                        .d_value = 128,
-                        .d_ff = 18432,
-                        .n_experts = 256,
-                        .top_k = 8,
-                        .n_groups = 8,
-                        .top_groups = 4,
-                        .d_expert = 2048,
-                        .n_vocab = 128815,
-                        .context_length = 163840},
-                       n_layers);
-     }},
+     DeepseekSizes{.d_model = 7168,
+                   .n_heads = 128,
+                   .q_rank = 1536,
+                   .kv_rank = 512,
+                   .d_nope = 128,
+                   .d_value = 128,
+                   .d_ff = 18432,
+                   .n_experts = 256,
+                   .d_expert = 2048,
+                   .n_vocab = 128815,
+                   .context_length = 163840}},
     // As deep as the large ones, so that tests see what depth does.
     {"tiny-qwen", false, 40,
-     [](int n_layers) {
-       return qwen({.d_model = 256,
-                    .n_layers = 0,
-                    .n_heads = 4,
-                    .n_kv_heads = 2,
-                    .d_head = 64,
-                    .n_key_heads = 4,
-                    .n_value_heads = 8,
-                    .d_linear_head = 64,
-                    .n_experts = 64,
-                    .top_k = 8,
-                    .d_expert = 64,
-                    .n_vocab = 1088,
-                    .context_length = 8192},
-                   n_layers, 8, DType::BF16);
-     }},
+     QwenSizes{.d_model = 256,
+               .n_heads = 4,
+               .d_head = 64,
+               .n_key_heads = 4,
+               .n_value_heads = 8,
+               .d_linear_head = 64,
+               .n_experts = 64,
+               .d_expert = 64,
+               .n_vocab = 1088,
+               .context_length = 8192}},
     {"tiny-deepseek", false, 61,
-     [](int n_layers) {
-       return deepseek({.d_model = 256,
-                        .n_layers = 0,
-                        .n_dense = 3,
-                        .n_heads = 4,
-                        .q_rank = 192,
-                        .kv_rank = 128,
-                        .d_nope = 64,
-                        .d_rope = 64,
-                        .d_value = 64,
-                        .d_ff = 256,
-                        .n_experts = 64,
-                        .top_k = 8,
-                        .n_groups = 8,
-                        .top_groups = 4,
-                        .d_expert = 64,
-                        .n_vocab = 1088,
-                        .context_length = 8192},
-                       n_layers);
-     }},
+     DeepseekSizes{.d_model = 256,
+                   .n_heads = 4,
+                   .q_rank = 192,
+                   .kv_rank = 128,
+                   .d_nope = 64,
+                   .d_value = 64,
+                   .d_ff = 256,
+                   .n_experts = 64,
+                   .d_expert = 64,
+                   .n_vocab = 1088,
+                   .context_length = 8192}},
 };
 
 }  // namespace
@@ -251,7 +205,8 @@ SynthShape synth_shape(std::string_view name, const SynthSize& size) {
     fail(Errc::BadInput, "{} has {} layers: give from 1 to {}, not {}", name, known->depth,
          known->depth, n_layers);
   }
-  SynthShape shape = known->make(n_layers);
+  SynthShape shape =
+      std::visit([&](const auto& sizes) { return make_shape(sizes, n_layers); }, known->sizes);
   shape.name = name;
   shape.depth = known->depth;
   shape.mtp = size.mtp;

@@ -3,7 +3,7 @@
 #include <array>
 
 #include "base/error.h"
-#include "source/config_files.h"
+#include "source/checkpoint_files.h"
 
 namespace moeflux {
 namespace {

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "engine/measure/storage.h"
 #include "families/family.h"
-#include "io/uring.h"
+#include "io/uring_reader.h"
 
 namespace moeflux {
 namespace {

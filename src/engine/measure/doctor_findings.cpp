@@ -7,7 +7,7 @@
 
 #include "base/memory_budget.h"
 #include "engine/measure/doctor.h"
-#include "io/uring.h"
+#include "io/uring_reader.h"
 
 namespace moeflux {
 namespace {

@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "cli/chat/history.h"
-#include "cli/chat/slash.h"
+#include "cli/chat/line_editor.h"
+#include "cli/chat/loop.h"
 #include "support/expect_error.h"
 #include "support/paths.h"
 
@@ -93,11 +93,11 @@ TEST(ChatSlashTest, FindsCommands) {
   EXPECT_EQ(parse_slash("//usr/bin"), std::nullopt);
   EXPECT_EQ(unescape_slash("//usr/bin"), "/usr/bin");
   EXPECT_EQ(unescape_slash("a//b"), "a//b");
-  EXPECT_EQ(parse_slash("/help")->kind, SlashKind::Help);
+  EXPECT_EQ(parse_slash("/help")->kind, Slash::Help);
   for (const char* quit : {"/quit", "/exit", "/bye"})
-    EXPECT_EQ(parse_slash(quit)->kind, SlashKind::Quit);
+    EXPECT_EQ(parse_slash(quit)->kind, Slash::Quit);
   const auto system = parse_slash("/system  You are brief. ");
-  EXPECT_EQ(system->kind, SlashKind::System);
+  EXPECT_EQ(system->kind, Slash::System);
   EXPECT_EQ(system->rest, "You are brief.");
   EXPECT_EQ(parse_slash("/set top_k 3")->rest, "top_k 3");
 }

@@ -9,7 +9,6 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
-#include "cli/chat/tool_runner.h"
 #include "support/expect_error.h"
 #include "support/paths.h"
 

@@ -1,7 +1,8 @@
+#include "cli/commands/ps.h"
+
 #include <gtest/gtest.h>
 
 #include "cli/program.h"
-#include "cli/reports/ps_report.h"
 #include "cli/scripted_server.h"
 #include "server/demo_server.h"
 #include "support/expect_error.h"

@@ -1,5 +1,6 @@
 #include "cli/options/config_file.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "cli/command_line.h"
@@ -52,41 +53,76 @@ TEST(ConfigFile, ReadsEveryKindOfValue) {
   EXPECT_EQ(values("'C:\\dir\"'"), std::vector<std::string>{"C:\\dir\""});
   EXPECT_EQ(values("\"# no comment\""), std::vector<std::string>{"# no comment"});
   EXPECT_EQ(values("+5"), std::vector<std::string>{"5"});
-  EXPECT_EQ(values("-0.5e3#x"), std::vector<std::string>{"-0.5e3"});
+  EXPECT_EQ(values("-0.5e3#x"), std::vector<std::string>{"-500.0"});
+  EXPECT_EQ(values("0.1"), std::vector<std::string>{"0.1"});
   EXPECT_EQ(values("[]"), std::vector<std::string>{});
   EXPECT_EQ(values("[1,true,]"), (std::vector<std::string>{"1", "true"}));
   EXPECT_EQ(values(toml_string("a\"\\\n\x01 b")), std::vector<std::string>{"a\"\\\n\x01 b"});
 }
 
+TEST(ConfigFile, ReadsWhatElseIsToml) {
+  EXPECT_EQ(values("\"\"\"a\nb\"\"\""), std::vector<std::string>{"a\nb"});
+  EXPECT_EQ(values("0x10"), std::vector<std::string>{"16"});
+  EXPECT_EQ(values("1e3"), std::vector<std::string>{"1000.0"});  // never a whole number
+  const ConfigText read = parse_config("z = 1\nserve.port = 2\na = 3\n", "c.toml");
+  ASSERT_EQ(read.sections.size(), 1u);
+  EXPECT_EQ(read.sections[0].name, "serve");
+  EXPECT_EQ(read.sections[0].line, 2);
+  ASSERT_EQ(read.entries.size(), 3u);  // in the order of the file
+  EXPECT_EQ(read.entries[0].key, "z");
+  EXPECT_EQ(read.entries[1].section, "serve");
+  EXPECT_EQ(read.entries[1].key, "port");
+  EXPECT_EQ(read.entries[2].key, "a");
+}
+
 TEST(ConfigFile, SaysWhereAndWhatIsWrong) {
-  EXPECT_EQ(problem("\nram = 16G"), "c.toml:2: ram: text needs quotes: ram = \"16G\"");
-  EXPECT_EQ(problem("ram ="), "c.toml:1: ram: the value is missing");
-  EXPECT_EQ(problem("ram"), "c.toml:1: expected = after ram, not end of the line");
-  EXPECT_EQ(problem("ram = 1 2"), "c.toml:1: unexpected \"2\" after the value");
-  EXPECT_EQ(problem("ram = \"16G"), "c.toml:1: ram: the string has no closing quote");
-  EXPECT_EQ(problem("ram = '16G\n'"), "c.toml:1: ram: the string has no closing quote");
-  EXPECT_EQ(problem("ram = \"\"\"a\"\"\""),
-            "c.toml:1: ram: a string ends in its line; write \\n for a new one");
-  EXPECT_EQ(problem("x = [1,\n2"), "c.toml:2: the list x has no end");
-  EXPECT_EQ(problem("x = [1,\n2 3]"), "c.toml:2: expected a comma or ] in the list x, not \"3\"");
+  const auto expect_at = [](const std::string& text, int line, const std::string& part) {
+    const std::string found = problem(text);
+    EXPECT_TRUE(found.starts_with(fmt::format("c.toml:{}: ", line))) << text << ": " << found;
+    EXPECT_NE(found.find(part), std::string::npos) << text << ": " << found;
+  };
+  const std::string quotes = "text needs quotes";
+  EXPECT_EQ(
+      problem("\nram = 16G"),
+      "c.toml:2: not valid TOML: decimal integer: expected digit, saw 'G'; text needs quotes, "
+      "as in ram = \"16G\"");
+  for (const char* text : {"x = fine", "x = auto", "x = 8 GB", "x = /home/me", "x = 1__0", "x = .5",
+                           "x = inf", "x = 1979-05-27", "x = 08:30:00", "x = [1, on]"})
+    expect_at(text, 1, quotes);
+  expect_at("ram =", 1, "key-value pair");
+  expect_at("ram", 1, "key-value pair");
+  expect_at("= 1", 1, "saw '='");
+  expect_at("ram = \"16G", 1, "string");
+  expect_at("ram = '16G\n'", 1, "string");
+  expect_at("x = [1,\n2", 2, "array");
+  expect_at("x = [1,\n2 3]", 2, "expected comma or closing ']', saw '3'");
+  expect_at("a = 1\n[s]\na = 1\na = 2", 4, "cannot redefine existing integer 'a'");
+  expect_at("[s]\n[s]", 2, "cannot redefine existing table 's'");
+  for (const char* text : {"[]", "[s", "x = \"\\x\"", "x = \"\\u12\"", "x = \"\\ud800\"",
+                           "x = \"\\U00110000\"", "x = \"\\u+123\""})
+    expect_at(text, 1, "not valid TOML: ");
+  expect_at("a = 1\nb = \"\xFF\"", 2, "utf-8");
+  EXPECT_EQ(problem("x = \"\\u0000\""), "c.toml:1: x: a string has no \\u0000");
   EXPECT_EQ(problem("x = [[1]]"), "c.toml:1: x: a list holds plain values only");
-  EXPECT_EQ(problem("serve.port = 1"),
-            "c.toml:1: \"serve.\": a command's options stand in its section [serve]");
-  EXPECT_EQ(problem("a = 1\n[s]\na = 1\na = 2"), "c.toml:4: a is set in line 3 already");
-  EXPECT_EQ(problem("[s]\n[s]"), "c.toml:2: section [s] begins in line 1 already");
-  for (const char* text : {"[]", "[[s]]", "[a.b]", "[s"}) {
-    EXPECT_EQ(problem(text),
-              "c.toml:1: a section is the name of a command in brackets, such as [serve]")
-        << text;
+  EXPECT_EQ(problem("[[s]]"), "c.toml:1: s: a list holds plain values only");
+  EXPECT_EQ(problem("\n[a.b]"), "c.toml:2: a.b: a section has no sections; write [b]");
+  EXPECT_EQ(problem("[a]\nb.c = 1"), "c.toml:2: a.b: a section has no sections; write [b]");
+}
+
+// toml++ frees nested tables by recursion.
+TEST(ConfigFile, RefusesKeysThatAreNestedTooDeeply) {
+  std::string key = "a";
+  while (key.size() < kMaxConfigBytes / 2) key += ".a";
+  for (const std::string& text :
+       {key + " = 1", "[" + key + "]", "x = [\"\"\"b\"\"\"\", {" + key + " = 1}]",
+        "x = \"\\\\\"\n" + key, "# \"\nx = 'a'\n" + key}) {
+    EXPECT_NE(problem(text).find("more than 1000 dots"), std::string::npos) << text.substr(0, 40);
   }
-  for (const char* text : {"x = \"\\x\"", "x = \"\\u12\"", "x = \"\\ud800\"", "x = \"\\u0000\"",
-                           "x = \"\\U00110000\"", "x = \"\\u+123\""}) {
-    EXPECT_NE(problem(text).find("is no escape"), std::string::npos) << text;
-  }
-  for (const char* text : {"x = 0x10", "x = inf", "x = 1979-05-27", "x = 1__0", "x = .5"})
-    EXPECT_NE(problem(text).find("text needs quotes"), std::string::npos) << text;
-  EXPECT_EQ(problem("a = 1\nb = \"\xFF\""), "c.toml:2: is not UTF-8 text");
-  EXPECT_EQ(problem("= 1"), "c.toml:1: expected an option such as ram = \"16G\", not \"=\"");
+  const std::string dots(2000, '.');
+  EXPECT_EQ(values("\"" + dots + "\" # " + dots), std::vector<std::string>{dots});
+  EXPECT_EQ(values(" + dots + "), std::vector<std::string>{dots});
+  const std::string brackets(kMaxConfigBytes / 2, '[');
+  EXPECT_NE(problem("x = " + brackets).find("c.toml:1: "), std::string::npos);
 }
 
 // However a file is cut off, it is read or refused.
