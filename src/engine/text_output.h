@@ -8,7 +8,7 @@
 
 #include "base/token_id.h"
 #include "text/replies/stop_strings.h"
-#include "text/tokenizer/stream_decoder.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace moeflux {
 

@@ -1,9 +1,8 @@
-#include "text/chat/message_forms.h"
-
 #include <gtest/gtest.h>
 
 #include "base/file.h"
 #include "support/paths.h"
+#include "text/chat/chat.h"
 #include "text/replies/reply_history.h"
 
 namespace moeflux {

@@ -1,9 +1,8 @@
-#include "text/tokenizer/flash_moe_vocab.h"
-
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "text/tiny_tokenizer.h"
+#include "text/tokenizer/tiny_tokenizer.h"
+#include "text/tokenizer/tokenizer_files.h"
 
 namespace moeflux {
 namespace {
@@ -79,24 +78,6 @@ TEST(FlashMoeVocab, ReadsVocabBinForDecodingOnly) {
     EXPECT_EQ(error.code(), Errc::Unsupported);
     EXPECT_NE(std::string(error.what()).find("tokenizer.json"), std::string::npos);
   }
-}
-
-TEST(FlashMoeVocab, WritesWhatItReads) {
-  EXPECT_EQ(write_bpet(load_bpet(small_bpet())), small_bpet());
-  EXPECT_EQ(write_vocab_bin(load_vocab(small_vocab_bin())), small_vocab_bin());
-}
-
-TEST(FlashMoeVocab, ExportsAJsonTokenizer) {
-  Json json = test::tiny_json({{"t", "h"}, {" ", "th"}});
-  json["normalizer"] = {{"type", "NFC"}};
-  json["added_tokens"] = {test::tiny_added("<|im_end|>", 300)};
-  const Tokenizer original = test::load_json(json);
-  const Tokenizer copy = load_bpet(write_bpet(original));
-  const std::string sample = "the  th\u00E9 e\u0301<|im_end|>1234\n";
-  EXPECT_EQ(copy.decode(copy.encode_markup(sample)), "the  th\u00E9 \u00E9<|im_end|>1234\n");
-  EXPECT_EQ(copy.encode_markup("a the"), original.encode_markup("a the"));
-  const Tokenizer shown = load_vocab(write_vocab_bin(original));
-  for (TokenId id = 0; id < 301; ++id) EXPECT_EQ(shown.token_bytes(id), original.token_bytes(id));
 }
 
 TEST(FlashMoeVocab, TruncatedAnywhereIsAnError) {

@@ -1,11 +1,10 @@
-#include "text/tokenizer/stream_decoder.h"
-
 #include <random>
 
 #include <gtest/gtest.h>
 
 #include "base/utf8.h"
-#include "text/tiny_tokenizer.h"
+#include "text/tokenizer/tiny_tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace moeflux {
 namespace {

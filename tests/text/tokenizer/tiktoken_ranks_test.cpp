@@ -1,10 +1,9 @@
-#include "text/tokenizer/tiktoken_ranks.h"
-
 #include <gtest/gtest.h>
 
 #include "base/error.h"
 #include "support/paths.h"
 #include "text/tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer_files.h"
 
 namespace moeflux {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "text/tiny_tokenizer.h"
+#include "text/tokenizer/tiny_tokenizer.h"
 #include "text/tokenizer/unicode.h"
 
 namespace moeflux {

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "support/expect_error.h"
-#include "text/grammar_support.h"
+#include "text/grammar/grammar_support.h"
 
 namespace moeflux {
 namespace {

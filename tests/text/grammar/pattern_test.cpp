@@ -3,8 +3,7 @@
 
 #include "support/expect_error.h"
 #include "text/grammar/pattern.h"
-#include "text/grammar/string_format.h"
-#include "text/grammar_support.h"
+#include "text/grammar/grammar_support.h"
 
 namespace moeflux {
 namespace {

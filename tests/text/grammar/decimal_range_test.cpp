@@ -4,7 +4,7 @@
 #include "support/expect_error.h"
 #include "support/random.h"
 #include "text/grammar/decimal_range.h"
-#include "text/grammar_support.h"
+#include "text/grammar/grammar_support.h"
 
 namespace moeflux {
 namespace {

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "support/expect_error.h"
-#include "text/vocabulary_support.h"
+#include "text/grammar/vocabulary_support.h"
 
 namespace moeflux {
 namespace {

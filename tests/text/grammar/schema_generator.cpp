@@ -1,4 +1,4 @@
-#include "text/schema_generator.h"
+#include "text/grammar/schema_generator.h"
 
 #include <string>
 #include <vector>

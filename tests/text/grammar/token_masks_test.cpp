@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "support/expect_error.h"
-#include "text/tiny_tokenizer.h"
-#include "text/vocabulary_support.h"
+#include "text/tokenizer/tiny_tokenizer.h"
+#include "text/grammar/vocabulary_support.h"
 
 namespace moeflux {
 namespace {

@@ -1,4 +1,4 @@
-#include "text/schema_validator.h"
+#include "text/grammar/schema_validator.h"
 
 #include <cmath>
 #include <cstdio>

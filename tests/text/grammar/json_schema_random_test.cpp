@@ -5,9 +5,9 @@
 #include <gtest/gtest.h>
 
 #include "support/paths.h"
-#include "text/schema_generator.h"
-#include "text/schema_validator.h"
-#include "text/vocabulary_support.h"
+#include "text/grammar/schema_generator.h"
+#include "text/grammar/schema_validator.h"
+#include "text/grammar/vocabulary_support.h"
 
 namespace moeflux {
 namespace {
