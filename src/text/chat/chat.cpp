@@ -8,7 +8,7 @@
 namespace moeflux {
 namespace {
 
-constexpr std::uint64_t kTryOutSteps = 300'000;
+constexpr std::uint64_t kProbeSteps = 300'000;
 constexpr std::string_view kProbeText = "probe_value";
 
 std::string python_json(const Json& value) {
@@ -83,12 +83,12 @@ MarkedText ChatTemplate::render(const ChatRequest& request,
   return template_.render(variables(request), options);
 }
 
-// ---- trying out
+// ---- probing
 
-std::optional<MarkedText> ChatTemplate::try_out(ChatRequest request) const {
+std::optional<MarkedText> ChatTemplate::probe(ChatRequest request) const {
   for (Json& message : request.messages) forms_.apply(message);
   jinja::RenderOptions options;
-  options.limits.max_steps = kTryOutSteps;
+  options.limits.max_steps = kProbeSteps;
   try {
     return render(request, options);
   } catch (const Error&) {
@@ -100,7 +100,7 @@ void ChatTemplate::find_content_form(const char* role) {
   const auto shown = [&](const Json& content) {
     ChatRequest request{.messages = probe_chat(role, content)};
     if (std::string_view(role) == "tool") request.tools = probe_tools();
-    const std::optional<MarkedText> rendered = try_out(std::move(request));
+    const std::optional<MarkedText> rendered = probe(std::move(request));
     return rendered ? rendered->text : std::string();
   };
   const bool reads_text = contains(shown(kProbeText), kProbeText);
@@ -122,8 +122,8 @@ ArgumentForm ChatTemplate::find_argument_form() const {
   for (const Json& content : {Json(nullptr), Json("")}) {
     const auto shown = [&](Json arguments) {
       const std::optional<MarkedText> rendered =
-          try_out({.messages = probe_call(content, std::move(arguments), "result"),
-                   .tools = probe_tools()});
+          probe({.messages = probe_call(content, std::move(arguments), "result"),
+                 .tools = probe_tools()});
       return rendered ? rendered->text : std::string();
     };
     const std::string from_object = shown(object);

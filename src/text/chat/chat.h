@@ -18,8 +18,8 @@
 namespace moeflux {
 
 // Clients write content as text or as parts, and arguments of calls as text or as an object;
-// templates are written for one form or for several. Each template is tried out once to learn which
-// it reads. A template's own render() converts nothing: see docs/REPLIES.md for who does.
+// templates are written for one form or for several. Each template is probed once to learn which it
+// reads. A template's own render() converts nothing: see docs/REPLIES.md for who does.
 
 // What the content of a message has to be.
 enum class ContentForm {
@@ -62,7 +62,7 @@ class ChatTemplate {
 
   // The render() of a request brought into these forms, with a small bound on its steps; nothing
   // when the template refuses it. For finding out what a template understands.
-  std::optional<MarkedText> try_out(ChatRequest request) const;
+  std::optional<MarkedText> probe(ChatRequest request) const;
 
   const MessageForms& forms() const { return forms_; }
 
@@ -76,7 +76,7 @@ class ChatTemplate {
   MessageForms forms_;
 };
 
-// What templates are tried out with: the tool "probe_tool" with the parameters "place" and "count",
+// What templates are probed with: the tool "probe_tool" with the parameters "place" and "count",
 // and a conversation in which it is called once, after a user message of kProbeQuestion.
 inline constexpr std::string_view kProbeQuestion = "probe_question";
 Json probe_message(std::string_view role, Json content);

@@ -1,10 +1,8 @@
-#include "text/jinja/access.h"
-
 #include <algorithm>
 #include <optional>
 
 #include "base/error.h"
-#include "text/jinja/methods.h"
+#include "text/jinja/builtins.h"
 #include "text/jinja/operations.h"
 #include "text/jinja/python_text.h"
 #include "text/jinja/unicode.h"
@@ -56,15 +54,6 @@ std::optional<Value> own_attribute(Runtime& runtime, const Value& object, std::s
   }
   if (object.is(Kind::Function) && name == "name") {
     return runtime.string(object.as<FunctionObject>().name);
-  }
-  if (object.is(Kind::Cycler) && name == "current") {
-    const auto& cycler = object.as<CyclerObject>();
-    return cycler.items[cycler.position];
-  }
-  if (object.is(Kind::Tuple) && object.as<SequenceObject>().is_group) {
-    const auto& items = object.as<SequenceObject>().items;
-    if (name == "grouper") return items[0];
-    if (name == "list") return items[1];
   }
   const MethodEntry* method = find_method(object.kind(), name);
   if (method == nullptr) return std::nullopt;
@@ -190,29 +179,6 @@ Value slice_string(Runtime& runtime, const Value& object, const Value& start, co
   return out.value(object.is_safe());
 }
 
-Value slice_range(Runtime& runtime, const Value& object, const Value& start, const Value& stop,
-                  const Value& step) {
-  const auto& range = object.as<RangeObject>();
-  const SliceBounds bounds = slice_bounds(start, stop, step, range.size());
-  // A range has few numbers but its ends may be near the limits of an integer.
-  const auto place = [&](std::int64_t index) {
-    std::int64_t offset = 0;
-    std::int64_t result = 0;
-    if (__builtin_mul_overflow(index, range.step, &offset) ||
-        __builtin_add_overflow(range.start, offset, &result)) {
-      fail(Errc::LimitExceeded, "a range does not fit in 64 bits");
-    }
-    return result;
-  };
-  std::int64_t stride = 0;
-  const std::int64_t end = bounds.start + static_cast<std::int64_t>(bounds.count) * bounds.step;
-  if (__builtin_mul_overflow(bounds.step, range.step, &stride)) {
-    fail(Errc::LimitExceeded, "a range does not fit in 64 bits");
-  }
-  return Value::object(Kind::Range,
-                       runtime.heap.make<RangeObject>(place(bounds.start), place(end), stride));
-}
-
 }  // namespace
 
 Value get_attribute(Runtime& runtime, const Value& object, std::string_view name) {
@@ -243,7 +209,6 @@ Value get_slice(Runtime& runtime, const Value& object, const Value& start, const
                 const Value& step) {
   require_defined(object);
   if (object.is_string()) return slice_string(runtime, object, start, stop, step);
-  if (object.is(Kind::Range)) return slice_range(runtime, object, start, stop, step);
   if (!object.is_sequence()) {
     fail(Errc::BadInput, "'{}' object cannot be sliced", type_name(object));
   }

@@ -33,7 +33,7 @@ std::optional<ReplyFormat> format_of_call(const ChatTemplate& chat, Json content
   ChatRequest request;
   request.messages = probe_call(std::move(content), probe_arguments(), "probe_result");
   request.tools = probe_tools();
-  const std::optional<MarkedText> rendered = chat.try_out(request);
+  const std::optional<MarkedText> rendered = chat.probe(request);
   if (!rendered) return std::nullopt;
   // What the template says about calls in general comes before the question.
   const std::size_t question = rendered->text.rfind(kProbeQuestion);
@@ -52,7 +52,7 @@ ReplyFormat format_of_description(const ChatTemplate& chat) {
   ChatRequest request;
   request.messages = Json::array({probe_message("user", kProbeQuestion)});
   request.tools = probe_tools();
-  const std::optional<MarkedText> rendered = chat.try_out(request);
+  const std::optional<MarkedText> rendered = chat.probe(request);
   if (!rendered) return ReplyFormat::Plain;
   const auto says = [&](std::string_view what) {
     return rendered->text.find(what) != std::string::npos;
@@ -70,7 +70,7 @@ bool takes_late_system(const ChatTemplate& chat) {
   request.messages =
       Json::array({probe_message("user", kProbeQuestion), probe_message("assistant", "answer"),
                    probe_message("system", kRule), probe_message("user", kProbeQuestion)});
-  const std::optional<MarkedText> rendered = chat.try_out(request);
+  const std::optional<MarkedText> rendered = chat.probe(request);
   return rendered && rendered->text.find(kRule) != std::string::npos;
 }
 
@@ -78,7 +78,7 @@ std::optional<MarkedText> prompt(const ChatTemplate& chat, std::optional<bool> t
   ChatRequest request;
   request.messages = Json::array({probe_message("user", kProbeQuestion)});
   if (thinking) request.extra = Json{{"enable_thinking", *thinking}, {"thinking", *thinking}};
-  return chat.try_out(request);
+  return chat.probe(request);
 }
 
 void find_thinking(const ChatTemplate& chat, ReplyProfile& profile) {

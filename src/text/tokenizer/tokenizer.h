@@ -39,8 +39,8 @@ class Tokenizer {
   std::vector<TokenId> encode_markup(std::string_view text) const;  // every added token counts
   std::vector<TokenId> encode_data(std::string_view text) const;    // none does
 
-  // With what the tokenizer puts around a text that is not a chat, such as a token for its
-  // beginning. Chat templates write these tokens themselves.
+  // With the tokens that the tokenizer puts around a text that is not a chat, such as bos. Chat
+  // templates write these tokens themselves.
   std::vector<TokenId> with_special_tokens(std::vector<TokenId> ids) const;
 
   std::string decode(std::span<const TokenId> ids, bool skip_special = false) const;

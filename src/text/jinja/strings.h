@@ -33,7 +33,9 @@ MarkedString replace(Runtime& runtime, const MarkedString& text, const MarkedStr
 // str.splitlines(); the line ends stay on with `keep_ends`.
 std::vector<MarkedString> split_lines(Runtime& runtime, const MarkedString& text, bool keep_ends);
 
-MarkedString center(Runtime& runtime, const MarkedString& text, std::int64_t width,
-                    std::string_view fill = " ");
+// Python's 'a %s b' % values and 'a {} b'.format(values), with width, precision, alignment and the
+// conversions s, r, d and f. What else Python's formats can say is refused by name.
+Value percent_format(Runtime& runtime, const Value& format, const Value& arguments);
+Value brace_format(Runtime& runtime, const Value& format, const Arguments& arguments);
 
 }  // namespace moeflux::jinja
