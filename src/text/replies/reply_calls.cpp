@@ -5,12 +5,12 @@
 #include "base/error.h"
 #include "text/replies/reply_json.h"
 
-namespace moeflux {
-namespace {
-
 // DeepSeek's full-width bar and its low block, which stands for a space.
 #define BAR "\xEF\xBD\x9C"
 #define GAP "\xE2\x96\x81"
+
+namespace moeflux {
+namespace {
 
 // ---- markers
 

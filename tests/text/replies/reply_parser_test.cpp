@@ -1,5 +1,6 @@
 #include "text/replies/reply_parser.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "text/replies/reply_support.h"

@@ -2,7 +2,10 @@
 // test needs.
 #pragma once
 
+#include <cstdint>
+#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -48,6 +51,52 @@ inline Tokenizer load_json(const Json& json, const Json& config = nullptr) {
   const std::string config_path =
       config.is_null() ? "" : dir.write("tokenizer_config.json", config.dump());
   return Tokenizer::from_json_file(path, config_path);
+}
+
+// ---- the files of flash-moe (tokenizer_files.h says how they are laid out)
+
+inline std::string le(std::uint32_t value, int n) {
+  std::string out;
+  for (int i = 0; i < n; ++i) out += static_cast<char>(value >> (8 * i));
+  return out;
+}
+inline std::string le_text(std::string_view text) {
+  return le(static_cast<std::uint32_t>(text.size()), 2).append(text);
+}
+
+// The tokenizer.bin of a tokenizer.json whose merges are pairs. Our Json keeps the order of keys,
+// which takes too long for a real vocabulary: there AnyJson is nlohmann::json.
+template <class AnyJson>
+std::string bpet_of(const AnyJson& json) {
+  std::string vocab, merges, added;
+  std::uint32_t n_vocab = 0;
+  std::set<std::string> contents;
+  for (const AnyJson& token : json["added_tokens"]) {
+    contents.insert(token["content"].get<std::string>());
+    added += le(token["id"].get<std::uint32_t>(), 4) + le_text(token["content"].get<std::string>());
+  }
+  for (const auto& [text, id] : json["model"]["vocab"].items()) {
+    if (contents.contains(text)) continue;
+    vocab += le(id.get<std::uint32_t>(), 4) + le_text(text);
+    ++n_vocab;
+  }
+  for (const AnyJson& merge : json["model"]["merges"]) {
+    merges += le_text(merge[0].get<std::string>()) + le_text(merge[1].get<std::string>());
+  }
+  const auto count = [](const AnyJson& list) {
+    return le(static_cast<std::uint32_t>(list.size()), 4);
+  };
+  return "BPET" + le(1, 4) + le(n_vocab, 4) + count(json["model"]["merges"]) +
+         count(json["added_tokens"]) + vocab + merges + added;
+}
+
+inline std::string vocab_bin_of(const Tokenizer& tokenizer) {
+  const auto n_ids = static_cast<std::uint32_t>(tokenizer.n_ids());
+  std::string out = le(n_ids, 4) + le(n_ids - 1, 4);
+  for (std::uint32_t id = 0; id < n_ids; ++id) {
+    out += le_text(tokenizer.token_bytes(static_cast<TokenId>(id)));
+  }
+  return out;
 }
 
 }  // namespace moeflux::test

@@ -7,8 +7,7 @@
 #include "base/json.h"
 #include "base/utf8.h"
 #include "support/paths.h"
-#include "text/tokenizer/tokenizer_files.h"
-#include "text/tokenizer/tokenizer.h"
+#include "text/tokenizer/tiny_tokenizer.h"
 
 namespace moeflux {
 namespace {
@@ -81,11 +80,12 @@ TEST(QwenTokenizer, KnownFactsAndExport) {
   EXPECT_TRUE(tokenizer.is_special(248'046));
   EXPECT_FALSE(tokenizer.is_special(248'068));
 
-  const Tokenizer bpet =
-      Tokenizer::from_bpet_file(dir.write("tokenizer.bin", write_bpet(tokenizer)));
+  std::ifstream file(path);
+  const auto json = nlohmann::json::parse(file);
+  const Tokenizer bpet = Tokenizer::from_bpet_file(dir.write("tokenizer.bin", test::bpet_of(json)));
   check_vectors(bpet, "qwen3_5");
   const Tokenizer vocab =
-      Tokenizer::from_vocab_bin_file(dir.write("vocab.bin", write_vocab_bin(tokenizer)));
+      Tokenizer::from_vocab_bin_file(dir.write("vocab.bin", test::vocab_bin_of(tokenizer)));
   const Ids ids = tokenizer.encode_markup("caf\u00E9 \u4F60\u597D \U0001F600<|im_end|>");
   EXPECT_EQ(vocab.decode(ids), tokenizer.decode(ids));
   // The format has no flags; what is special is guessed from the form <|name|>, which fits the
