@@ -23,7 +23,7 @@
 #include "runtime/sampling/sampler.h"
 #include "runtime/sampling/token_constraint.h"
 #include "text/replies/stop_strings.h"
-#include "text/tokenizer/stream_decoder.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace moeflux {
 

@@ -8,8 +8,8 @@
 #include "support/expect_error.h"
 #include "support/paths.h"
 #include "text/replies/reply_format.h"
-#include "text/replies/reply_markup.h"
-#include "text/tiny_tokenizer.h"
+#include "text/replies/reply_calls.h"
+#include "text/tokenizer/tiny_tokenizer.h"
 
 namespace moeflux {
 namespace {

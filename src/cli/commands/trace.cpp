@@ -70,10 +70,8 @@ void answer(Engine& engine, const TraceOptions& options, const std::optional<std
   request.prompt = encode_prompt(engine, options, prompt);
   request.sampling = resolve_sampling(options.sampling, engine.source());
   request.max_tokens = options.max_tokens;
-  GenerateEvents events;
-  events.cancelled = [] { return interrupted(); };
   Session session = engine.new_session();
-  generate(engine, session, request, events);
+  generate(engine, session, request, {.events = {.cancelled = [] { return interrupted(); }}});
   throw_if_interrupted();
 }
 

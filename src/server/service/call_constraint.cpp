@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "text/replies/reply_json.h"
-#include "text/replies/reply_markup.h"
+#include "text/replies/reply_calls.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace moeflux {

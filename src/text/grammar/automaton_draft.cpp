@@ -79,8 +79,8 @@ AutomatonDraft::Fragment AutomatonDraft::compile(ExprId id, State from, int dept
       const State end = new_node();
       for (const ExprId part : expr.parts) {
         const State begin = new_node();
-        nodes[from].free.push_back(begin);
-        nodes[compile(part, begin, depth + 1)].free.push_back(end);
+        nodes[from].epsilon.push_back(begin);
+        nodes[compile(part, begin, depth + 1)].epsilon.push_back(end);
       }
       return end;
     }
@@ -161,23 +161,23 @@ AutomatonDraft::Fragment AutomatonDraft::repeat(const GrammarExpr& expr, State f
   const State end = new_node();
   if (unbounded) {
     const State loop = new_node();
-    nodes[from].free.push_back(loop);
-    nodes[once(loop)].free.push_back(loop);
-    nodes[loop].free.push_back(end);
+    nodes[from].epsilon.push_back(loop);
+    nodes[once(loop)].epsilon.push_back(loop);
+    nodes[loop].epsilon.push_back(end);
     return end;
   }
   for (std::uint32_t i = expr.min; i < expr.max; ++i) {
-    nodes[from].free.push_back(end);
+    nodes[from].epsilon.push_back(end);
     from = once(from);
   }
-  nodes[from].free.push_back(end);
+  nodes[from].epsilon.push_back(end);
   return end;
 }
 
 AutomatonDraft::Fragment AutomatonDraft::call(RuleId rule, bool may_be_empty, State from) {
   const State end = new_node();
   nodes[from].calls.push_back({rule, end});
-  if (may_be_empty) nodes[from].free.push_back(end);
+  if (may_be_empty) nodes[from].epsilon.push_back(end);
   return end;
 }
 

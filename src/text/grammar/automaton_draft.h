@@ -1,4 +1,4 @@
-// The first step of compile_grammar(): automata with edges that take nothing (Thompson's
+// The first step of compile_grammar(): automata with epsilon edges (Thompson's
 // construction), for the rules the root can reach.
 #pragma once
 
@@ -16,7 +16,7 @@ class AutomatonDraft {
   struct Node {
     std::vector<ByteAutomaton::ByteEdge> bytes = {};
     std::vector<ByteAutomaton::CallEdge> calls = {};
-    std::vector<State> free = {};  // edges that take nothing
+    std::vector<State> epsilon = {};  // edges that consume nothing
     bool accepting = false;
   };
 

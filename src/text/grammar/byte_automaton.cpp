@@ -22,11 +22,11 @@ void sort_unique(std::vector<T>& values) {
   values.erase(std::unique(values.begin(), values.end()), values.end());
 }
 
-// Gives every state the edges of all states it reaches for free, and keeps the states that an edge
-// leads to.
-class FreeEdgeRemoval {
+// Gives every state the edges of all states it reaches by epsilon edges, and keeps the states that
+// another edge leads to.
+class EpsilonRemoval {
  public:
-  explicit FreeEdgeRemoval(const AutomatonDraft& draft)
+  explicit EpsilonRemoval(const AutomatonDraft& draft)
       : draft_(draft), number_(draft.nodes.size(), kNever), seen_(draft.nodes.size(), kNever) {}
 
   ByteAutomaton run() {
@@ -58,7 +58,7 @@ class FreeEdgeRemoval {
       accepting = accepting || node.accepting;
       bytes.insert(bytes.end(), node.bytes.begin(), node.bytes.end());
       calls.insert(calls.end(), node.calls.begin(), node.calls.end());
-      for (const State next : node.free) {
+      for (const State next : node.epsilon) {
         if (std::exchange(seen_[next], state) != state) to_do.push_back(next);
       }
     }
@@ -234,7 +234,7 @@ void find_byte_classes(ByteAutomaton& a) {
 ByteAutomaton compile_grammar(const Grammar& grammar, std::span<const GrammarMarker> markers,
                               std::size_t max_states) {
   const AutomatonDraft draft(grammar, markers, max_states);
-  ByteAutomaton automaton = FreeEdgeRemoval(draft).run();
+  ByteAutomaton automaton = EpsilonRemoval(draft).run();
   automaton.root_may_be_empty = draft.root_may_be_empty;
   automaton.markers = draft.markers_used;
   rank_rules(automaton, draft.names);

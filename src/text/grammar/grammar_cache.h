@@ -1,11 +1,10 @@
-// Compiled grammars of one vocabulary, the last used ones: a client that asks for the same schema
-// again gets what was learned the first time. Thread-safe; what it hands out stays valid on its
-// own.
+// The compiled grammars of one vocabulary that were used last: a client that asks for the same
+// schema again gets the masks of the first time. Thread-safe; grammars that were returned stay
+// valid after their eviction.
 //
-// Grammars grow while they are used, each within its TokenMaskLimits. Whenever one is asked for,
-// the least used are given up until all that are kept fit into max_bytes; one that is given up
-// while an answer waits with it forgets what it has learned. So there are at most as many bytes as
-// that, and as the grammars of the answers being given may take.
+// Grammars grow while they are used, each within its TokenMaskLimits. Every lookup evicts the least
+// recently used ones until the others fit into max_bytes; an evicted grammar that is still in use
+// drops its masks. So memory is bounded by max_bytes plus the grammars in use.
 #pragma once
 
 #include <functional>

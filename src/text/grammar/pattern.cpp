@@ -4,12 +4,58 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/utf8.h"
 
 namespace moeflux {
 namespace {
+
+// ---- formats
+
+#define MOEFLUX_DATE                                                                              \
+  "(?:\\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\\d|30)|" \
+  "02-(?:0[1-9]|1\\d|2[0-8]))|(?:\\d\\d(?:0[48]|[2468][048]|[13579][26])|"                        \
+  "(?:[02468][048]|[13579][26])00)-02-29)"
+#define MOEFLUX_TIME \
+  "(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:\\.\\d{1,9})?(?:Z|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)"
+#define MOEFLUX_LABEL "[A-Za-z0-9](?:[A-Za-z0-9-]{0,30}[A-Za-z0-9])?"
+#define MOEFLUX_HOST MOEFLUX_LABEL "(?:\\." MOEFLUX_LABEL "){0,5}"
+#define MOEFLUX_OCTET "(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)"
+
+struct Format {
+  std::string_view name, pattern;
+};
+
+constexpr Format kFormats[] = {
+    {"date", "^" MOEFLUX_DATE "$"},
+    {"time", "^" MOEFLUX_TIME "$"},
+    {"date-time", "^" MOEFLUX_DATE "T" MOEFLUX_TIME "$"},
+    {"duration",
+     "^P(?:\\d{1,4}W|\\d{1,4}D(?:T\\d{1,4}[HMS])?|T(?:\\d{1,4}H(?:\\d{1,4}M(?:\\d{1,4}S)?)?|"
+     "\\d{1,4}M(?:\\d{1,4}S)?|\\d{1,4}S))$"},
+    {"uuid", "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"},
+    {"email", "^[A-Za-z0-9_+-]{1,30}(?:\\.[A-Za-z0-9_+-]{1,30}){0,2}@" MOEFLUX_LABEL
+              "(?:\\." MOEFLUX_LABEL "){1,4}$"},
+    {"hostname", "^" MOEFLUX_HOST "$"},
+    {"ipv4", "^(?:" MOEFLUX_OCTET "\\.){3}" MOEFLUX_OCTET "$"},
+    {"ipv6", "^(?:[0-9a-f]{1,4}:){7}[0-9a-f]{1,4}$"},
+    {"uri",
+     "^[a-z][a-z0-9+.-]{0,15}://" MOEFLUX_HOST
+     "(?::[1-9]\\d{0,3})?(?:/[A-Za-z0-9._~!$&'()*+,;=:@-]{0,200}){0,20}"
+     "(?:\\?[A-Za-z0-9._~!$&'()*+,;=:@/-]{0,200})?(?:#[A-Za-z0-9._~!$&'()*+,;=:@/-]{0,100})?$"},
+};
+
+// ---- patterns
+
+struct PatternNode {
+  enum class Kind { Set, Sequence, Choice, Repeat };
+  Kind kind;
+  CodePoints set = {};
+  std::vector<PatternNode> parts = {};
+  std::uint32_t min = 0, max = 0;
+};
 
 using Kind = PatternNode::Kind;
 constexpr std::uint32_t kUnbounded = Grammar::kUnbounded;
@@ -244,43 +290,17 @@ class PatternParser {
   std::size_t at_ = 0;
 };
 
-std::uint64_t times(std::uint64_t length, std::uint64_t count) {
-  if (length == 0 || count == 0) return 0;
-  if (length >= kUnbounded || count >= kUnbounded) return kUnbounded;
-  return std::min<std::uint64_t>(length * count, kUnbounded);
-}
-
-// Of x* and the like, alone or followed by nothing else: x as often as the length asks for.
-bool bound_by_count(PatternNode& node, const LengthRange& wanted) {
-  PatternNode* repeat = &node;
-  while (repeat->kind == Kind::Sequence && repeat->parts.size() == 1) repeat = &repeat->parts[0];
-  if (repeat->kind != Kind::Repeat) return false;
-  const LengthRange one = pattern_length(repeat->parts[0]);
-  if (one.min != 1 || one.max != 1) return false;
-  const std::uint64_t min = std::max<std::uint64_t>(repeat->min, wanted.min);
-  const std::uint64_t max = std::min<std::uint64_t>(repeat->max, wanted.max);
-  if (min > max) return false;
-  repeat->min = static_cast<std::uint32_t>(min);
-  repeat->max = static_cast<std::uint32_t>(max);
-  return true;
-}
-
-ExprId emit(Grammar& g, JsonPieces& pieces, const PatternNode& node) {
-  if (node.kind == Kind::Set) return pieces.character(node.set);
-  std::vector<ExprId> parts;
-  for (const PatternNode& part : node.parts) parts.push_back(emit(g, pieces, part));
-  if (node.kind == Kind::Repeat) return g.repeat(parts[0], node.min, node.max);
-  if (node.kind == Kind::Choice) return g.choice(std::move(parts));
-  return parts.empty() ? g.literal("") : g.sequence(std::move(parts));
-}
-
-}  // namespace
-
 PatternNode parse_pattern(std::string_view pattern) {
   if (pattern.size() > kMaxPatternBytes) {
     fail(Errc::LimitExceeded, "pattern: {} bytes, more than {}", pattern.size(), kMaxPatternBytes);
   }
   return PatternParser(pattern).run();
+}
+
+std::uint64_t times(std::uint64_t length, std::uint64_t count) {
+  if (length == 0 || count == 0) return 0;
+  if (length >= kUnbounded || count >= kUnbounded) return kUnbounded;
+  return std::min<std::uint64_t>(length * count, kUnbounded);
 }
 
 LengthRange pattern_length(const PatternNode& node) {
@@ -309,8 +329,46 @@ LengthRange pattern_length(const PatternNode& node) {
   return {times(one.min, node.min), times(one.max, node.max)};
 }
 
-ExprId add_pattern(Grammar& grammar, JsonPieces& pieces, PatternNode pattern,
+// Of x* and the like, alone or followed by nothing else: x as often as the length asks for.
+bool bound_by_count(PatternNode& node, const LengthRange& wanted) {
+  PatternNode* repeat = &node;
+  while (repeat->kind == Kind::Sequence && repeat->parts.size() == 1) repeat = &repeat->parts[0];
+  if (repeat->kind != Kind::Repeat) return false;
+  const LengthRange one = pattern_length(repeat->parts[0]);
+  if (one.min != 1 || one.max != 1) return false;
+  const std::uint64_t min = std::max<std::uint64_t>(repeat->min, wanted.min);
+  const std::uint64_t max = std::min<std::uint64_t>(repeat->max, wanted.max);
+  if (min > max) return false;
+  repeat->min = static_cast<std::uint32_t>(min);
+  repeat->max = static_cast<std::uint32_t>(max);
+  return true;
+}
+
+ExprId emit(Grammar& g, JsonPieces& pieces, const PatternNode& node) {
+  if (node.kind == Kind::Set) return pieces.character(node.set);
+  std::vector<ExprId> parts;
+  for (const PatternNode& part : node.parts) parts.push_back(emit(g, pieces, part));
+  if (node.kind == Kind::Repeat) return g.repeat(parts[0], node.min, node.max);
+  if (node.kind == Kind::Choice) return g.choice(std::move(parts));
+  return parts.empty() ? g.literal("") : g.sequence(std::move(parts));
+}
+
+}  // namespace
+
+std::optional<std::string_view> format_pattern(std::string_view format) {
+  for (const Format& known : kFormats) {
+    if (known.name == format) return known.pattern;
+  }
+  return std::nullopt;
+}
+
+std::string_view format_names() {
+  return "date, time, date-time, duration, uuid, email, hostname, ipv4, ipv6, uri";
+}
+
+ExprId add_pattern(Grammar& grammar, JsonPieces& pieces, std::string_view text,
                    const LengthRange& length) {
+  PatternNode pattern = parse_pattern(text);
   const LengthRange own = pattern_length(pattern);
   const bool inside = own.min >= length.min && own.max <= length.max;
   if (!inside && !bound_by_count(pattern, length)) {

@@ -1,10 +1,8 @@
-#include "text/jinja/access.h"
-
 #include <algorithm>
 #include <optional>
 
 #include "base/error.h"
-#include "text/jinja/methods.h"
+#include "text/jinja/builtins.h"
 #include "text/jinja/operations.h"
 #include "text/jinja/python_text.h"
 #include "text/jinja/unicode.h"
@@ -56,15 +54,6 @@ std::optional<Value> own_attribute(Runtime& runtime, const Value& object, std::s
   }
   if (object.is(Kind::Function) && name == "name") {
     return runtime.string(object.as<FunctionObject>().name);
-  }
-  if (object.is(Kind::Cycler) && name == "current") {
-    const auto& cycler = object.as<CyclerObject>();
-    return cycler.items[cycler.position];
-  }
-  if (object.is(Kind::Tuple) && object.as<SequenceObject>().is_group) {
-    const auto& items = object.as<SequenceObject>().items;
-    if (name == "grouper") return items[0];
-    if (name == "list") return items[1];
   }
   const MethodEntry* method = find_method(object.kind(), name);
   if (method == nullptr) return std::nullopt;
@@ -190,27 +179,20 @@ Value slice_string(Runtime& runtime, const Value& object, const Value& start, co
   return out.value(object.is_safe());
 }
 
-Value slice_range(Runtime& runtime, const Value& object, const Value& start, const Value& stop,
-                  const Value& step) {
-  const auto& range = object.as<RangeObject>();
-  const SliceBounds bounds = slice_bounds(start, stop, step, range.size());
-  // A range has few numbers but its ends may be near the limits of an integer.
-  const auto place = [&](std::int64_t index) {
-    std::int64_t offset = 0;
-    std::int64_t result = 0;
-    if (__builtin_mul_overflow(index, range.step, &offset) ||
-        __builtin_add_overflow(range.start, offset, &result)) {
-      fail(Errc::LimitExceeded, "a range does not fit in 64 bits");
+void append_view(Runtime& runtime, const ViewObject& view, std::vector<Value>& items) {
+  for (const auto& [key, value] : view.dict->entries()) {
+    switch (view.what) {
+      case ViewObject::What::Keys:
+        items.push_back(key);
+        break;
+      case ViewObject::What::Values:
+        items.push_back(value);
+        break;
+      case ViewObject::What::Items:
+        items.push_back(runtime.tuple({key, value}));
+        break;
     }
-    return result;
-  };
-  std::int64_t stride = 0;
-  const std::int64_t end = bounds.start + static_cast<std::int64_t>(bounds.count) * bounds.step;
-  if (__builtin_mul_overflow(bounds.step, range.step, &stride)) {
-    fail(Errc::LimitExceeded, "a range does not fit in 64 bits");
   }
-  return Value::object(Kind::Range,
-                       runtime.heap.make<RangeObject>(place(bounds.start), place(end), stride));
 }
 
 }  // namespace
@@ -243,7 +225,6 @@ Value get_slice(Runtime& runtime, const Value& object, const Value& start, const
                 const Value& step) {
   require_defined(object);
   if (object.is_string()) return slice_string(runtime, object, start, stop, step);
-  if (object.is(Kind::Range)) return slice_range(runtime, object, start, stop, step);
   if (!object.is_sequence()) {
     fail(Errc::BadInput, "'{}' object cannot be sliced", type_name(object));
   }
@@ -256,6 +237,112 @@ Value get_slice(Runtime& runtime, const Value& object, const Value& start, const
     items.push_back(source[static_cast<std::size_t>(at)]);
   }
   return object.is(Kind::Tuple) ? runtime.tuple(std::move(items)) : runtime.list(std::move(items));
+}
+
+// ---- containers
+
+bool is_iterable(const Value& value) {
+  switch (value.kind()) {
+    case Kind::Undefined:
+    case Kind::String:
+    case Kind::List:
+    case Kind::Tuple:
+    case Kind::Dict:
+    case Kind::View:
+    case Kind::Range:
+    case Kind::Iterator:
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::vector<Value> items_of(Runtime& runtime, const Value& value) {
+  std::vector<Value> items;
+  switch (value.kind()) {
+    case Kind::Undefined:
+      break;
+    case Kind::String: {
+      const MarkedString& text = value.text();
+      for (std::size_t at = 0; at < text.size();) {
+        const std::size_t end = at + decode(text.bytes(), at).size;
+        items.push_back(runtime.string(text.substr(at, end)));
+        runtime.meter.step();
+        at = end;
+      }
+      break;
+    }
+    case Kind::List:
+    case Kind::Tuple:
+      items = value.as<SequenceObject>().items;
+      break;
+    case Kind::Dict:
+      for (const auto& [key, ignored] : value.as<DictObject>().entries()) items.push_back(key);
+      break;
+    case Kind::View:
+      append_view(runtime, value.as<ViewObject>(), items);
+      break;
+    case Kind::Range: {
+      const auto& range = value.as<RangeObject>();
+      runtime.meter.step(range.size());
+      for (std::uint64_t i = 0; i < range.size(); ++i) items.push_back(range.at(i));
+      break;
+    }
+    case Kind::Iterator: {
+      auto& iterator = value.as<IteratorObject>();
+      const auto begin = iterator.items.begin() + static_cast<std::ptrdiff_t>(iterator.position);
+      items.assign(begin, iterator.items.end());
+      iterator.position = iterator.items.size();
+      break;
+    }
+    default:
+      fail(Errc::BadInput, "'{}' object is not iterable", type_name(value));
+  }
+  runtime.meter.step(1 + items.size());
+  return items;
+}
+
+std::size_t length_of(Runtime& runtime, const Value& value) {
+  switch (value.kind()) {
+    case Kind::Undefined:
+      return 0;
+    case Kind::String:
+      runtime.meter.text(value.text().size());
+      return count_characters(value.view());
+    case Kind::List:
+    case Kind::Tuple:
+      return value.as<SequenceObject>().items.size();
+    case Kind::Dict:
+      return value.as<DictObject>().size();
+    case Kind::View:
+      return value.as<ViewObject>().dict->size();
+    case Kind::Range:
+      return value.as<RangeObject>().size();
+    case Kind::Loop:
+      return value.as<LoopObject>().length();
+    default:
+      fail(Errc::BadInput, "object of type '{}' has no len()", type_name(value));
+  }
+}
+
+void update_dict(Runtime& runtime, DictObject& dict, const Arguments& arguments) {
+  if (arguments.positional.size() > 1) {
+    fail(Errc::BadInput, "a dict is made from at most one positional argument");
+  }
+  for (const Value& source : arguments.positional) {
+    if (source.is(Kind::Dict)) {
+      const auto entries = source.as<DictObject>().entries();
+      runtime.meter.step(entries.size());
+      for (const auto& [key, value] : entries) dict.set(key, value);
+      continue;
+    }
+    for (const Value& pair : items_of(runtime, source)) {
+      const std::vector<Value> parts = items_of(runtime, pair);
+      if (parts.size() != 2) fail(Errc::BadInput, "a dict is made from pairs of key and value");
+      dict.set(parts[0], parts[1]);
+    }
+  }
+  for (const auto& [name, value] : arguments.named) dict.set(runtime.string(name), value);
 }
 
 }  // namespace moeflux::jinja

@@ -99,9 +99,6 @@ struct Expr {
   int depth;  // of the tree below; bounded by the parser
 };
 
-// One more than the depth of the deepest child.
-int depth_of(const Expr::Node& node);
-
 // What an assignment or a loop writes to.
 struct Target {
   struct Attribute {
@@ -169,12 +166,9 @@ struct WithStatement {
   std::vector<std::pair<Target, ExprPtr>> bindings;
   Block body;
 };
-// A body with its own scope and nothing else: block, generation, autoescape.
+// A body with its own scope and nothing else: generation.
 struct ScopeStatement {
   Block body;
-};
-struct DoStatement {
-  ExprPtr value;
 };
 struct BreakStatement {};
 struct ContinueStatement {};
@@ -183,7 +177,7 @@ struct Statement {
   using Node =
       std::variant<TextStatement, OutputStatement, IfStatement, ForStatement, SetStatement,
                    SetBlockStatement, MacroStatement, CallBlockStatement, FilterBlockStatement,
-                   WithStatement, ScopeStatement, DoStatement, BreakStatement, ContinueStatement>;
+                   WithStatement, ScopeStatement, BreakStatement, ContinueStatement>;
   Node node;
   int line;
 };

@@ -7,9 +7,48 @@
 #include "base/json.h"
 #include "text/jinja/ast.h"
 #include "text/jinja/runtime.h"
-#include "text/jinja/scope.h"
 
 namespace moeflux::jinja {
+
+// The variables of a loop body, a macro call or a with block. What a scope does not have is looked
+// up in its parent; writing never leaves the scope. The outermost scope is the evaluator's own.
+class Scope : public Object {
+ public:
+  Scope(Heap& heap, Meter& meter, Ref<Scope> outer)
+      : Object(heap), parent_(std::move(outer)), charge_(meter, kBytes) {}
+
+  void drop_children() noexcept override {
+    parent_ = {};
+    variables_.clear();
+  }
+
+  const Ref<Scope>& parent() const { return parent_; }
+  std::size_t size() const { return variables_.size(); }
+
+  const Value* find(NameId name) const {
+    for (const auto& [id, value] : variables_) {
+      if (id == name) return &value;
+    }
+    return nullptr;
+  }
+
+  void set(NameId name, Value value) {
+    for (auto& [id, old] : variables_) {
+      if (id == name) {
+        old = std::move(value);
+        return;
+      }
+    }
+    variables_.emplace_back(name, std::move(value));
+  }
+
+ private:
+  static constexpr std::size_t kBytes = 256;  // with a few variables
+
+  Ref<Scope> parent_;
+  std::vector<std::pair<NameId, Value>> variables_;
+  MemoryCharge charge_;
+};
 
 class Evaluator {
  public:
@@ -45,7 +84,7 @@ class Evaluator {
   Arguments eval_arguments(const CallArguments& arguments);
   Value call_with(const CallExpr& node, Arguments arguments);
 
-  // Calls (calls.cpp)
+  // Calls
   Value call(const Value& callee, Arguments& arguments);
   Value make_macro(const MacroDefinition& macro);
   Value call_macro(const MacroDefinition& macro, const Ref<Scope>& closure, Arguments& arguments);
@@ -65,7 +104,6 @@ class Evaluator {
   Flow exec_node(const FilterBlockStatement& node);
   Flow exec_node(const WithStatement& node);
   Flow exec_node(const ScopeStatement& node);
-  Flow exec_node(const DoStatement& node);
   Flow exec_node(const BreakStatement&) { return Flow::Break; }
   Flow exec_node(const ContinueStatement&) { return Flow::Continue; }
   Flow run_loop(const ForStatement& node, const Value& iterable, int depth0);

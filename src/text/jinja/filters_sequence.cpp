@@ -1,18 +1,40 @@
+// Filters of lists and dicts.
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 #include "base/error.h"
-#include "text/jinja/access.h"
-#include "text/jinja/arguments.h"
-#include "text/jinja/filters.h"
-#include "text/jinja/methods.h"
+#include "text/jinja/builtins.h"
 #include "text/jinja/operations.h"
 #include "text/jinja/python_text.h"
-#include "text/jinja/sorting.h"
-#include "text/jinja/unicode.h"
+#include "text/jinja/strings.h"
 
 namespace moeflux::jinja {
 namespace {
+
+// Looks up "a.b.0" in a value, as filters with an `attribute` do.
+Value lookup_path(Runtime& runtime, Value value, const Value& path) {
+  if (path.is_none()) return value;
+  if (!path.is_string()) return get_item(runtime, value, path);
+  std::string_view rest = path.view();
+  while (true) {
+    const std::size_t dot = std::min(rest.find('.'), rest.size());
+    const std::string_view part = rest.substr(0, dot);
+    std::int64_t index = 0;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), index);
+    const bool is_index =
+        error == std::errc() && end == part.data() + part.size() && part.front() != '-';
+    value = get_item(runtime, value, is_index ? Value::integer(index) : runtime.string(part));
+    if (dot == rest.size()) return value;
+    rest.remove_prefix(dot + 1);
+  }
+}
+
+// Strings in lower case, anything else as it is: the key by which filters ignore case.
+Value without_case(Runtime& runtime, const Value& value) {
+  if (!value.is_string()) return value;
+  return runtime.string(change_case(runtime, value.text(), Case::Lower));
+}
 
 Value length_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("length", arguments, {});
@@ -92,59 +114,6 @@ Value reverse_filter(Runtime& runtime, const Value& input, const Arguments& argu
   return runtime.iterator(std::move(items));
 }
 
-Value attr_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const BoundArguments bound("attr", arguments, {"name"}, 1);
-  // Unlike a.b, the filter does not fall back to the key "b".
-  const bool only_items =
-      input.is(Kind::Dict) && find_method(Kind::Dict, bound.text(0).view()) == nullptr;
-  if (!only_items) return get_attribute(runtime, input, bound.text(0).view());
-  return runtime.undefined(
-      fmt::format("'dict object' has no attribute {}", string_repr(bound.text(0).view())));
-}
-
-Value batch_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const BoundArguments bound("batch", arguments, {"linecount", "fill_with"}, 1);
-  const std::int64_t size = bound.integer(0);
-  if (bound.given(1) && size > 0) {
-    runtime.meter.check_items(static_cast<std::uint64_t>(size), sizeof(Value));
-  }
-  std::vector<Value> lines;
-  std::vector<Value> line;
-  for (const Value& item : items_of(runtime, input)) {
-    if (static_cast<std::int64_t>(line.size()) == size) {
-      lines.push_back(runtime.list(std::exchange(line, {})));
-    }
-    line.push_back(item);
-  }
-  if (!line.empty()) {
-    while (bound.given(1) && static_cast<std::int64_t>(line.size()) < size) {
-      runtime.meter.step();
-      line.push_back(bound[1]);
-    }
-    lines.push_back(runtime.list(std::move(line)));
-  }
-  return runtime.iterator(std::move(lines));
-}
-
-Value slice_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const BoundArguments bound("slice", arguments, {"slices", "fill_with"}, 1);
-  const std::vector<Value> items = items_of(runtime, input);
-  if (bound.integer(0) <= 0) fail(Errc::BadInput, "slice: the number of slices must be positive");
-  const auto slices = static_cast<std::uint64_t>(bound.integer(0));
-  const std::uint64_t each = items.size() / slices;
-  const std::uint64_t longer = items.size() % slices;
-  std::vector<Value> result;
-  auto at = items.begin();
-  for (std::uint64_t i = 0; i < slices; ++i) {
-    const auto end = at + static_cast<std::ptrdiff_t>(each + (i < longer ? 1 : 0));
-    std::vector<Value> slice(at, end);
-    if (bound.given(1) && i >= longer) slice.push_back(bound[1]);
-    result.push_back(runtime.list(std::move(slice)));
-    at = end;
-  }
-  return runtime.iterator(std::move(result));
-}
-
 Value dictsort_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const BoundArguments bound("dictsort", arguments, {"case_sensitive", "by", "reverse"});
   require_defined(input);
@@ -163,7 +132,133 @@ Value dictsort_filter(Runtime& runtime, const Value& input, const Arguments& arg
   return runtime.list(sorted(runtime, pairs, keys, bound.flag(2, false)));
 }
 
-constexpr std::array<FilterEntry, 14> kSequenceFilters = {{
+// ---- selecting and sorting
+
+Value map_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
+  std::vector<Value> results;
+  if (!truthy(input)) return runtime.iterator({});
+  if (arguments.positional.empty()) {
+    const BoundArguments bound("map", arguments, {"attribute", "default"});
+    if (!bound.has(0)) fail(Errc::BadInput, "map requires a filter argument");
+    for (const Value& item : items_of(runtime, input)) {
+      Value found = lookup_path(runtime, item, bound[0]);
+      results.push_back(found.is_undefined() && bound.given(1) ? bound[1] : std::move(found));
+    }
+    return runtime.iterator(std::move(results));
+  }
+  const Value& name = arguments.positional.front();
+  if (!name.is_string()) fail(Errc::BadInput, "map: the name of a filter must be a string");
+  Arguments rest = arguments;
+  rest.positional.erase(rest.positional.begin());
+  for (const Value& item : items_of(runtime, input)) {
+    results.push_back(apply_filter(runtime, name.view(), item, rest));
+  }
+  return runtime.iterator(std::move(results));
+}
+
+// select, reject, selectattr and rejectattr: by a test, or by truth when none is named.
+template <bool kKeep, bool kByAttribute>
+Value select_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
+  if (!truthy(input)) return runtime.iterator({});
+  Arguments rest = arguments;
+  const auto take_first = [&rest] {
+    const Value first = rest.positional.front();
+    rest.positional.erase(rest.positional.begin());
+    return first;
+  };
+  Value attribute = Value::none();
+  if (kByAttribute) {
+    if (rest.positional.empty()) fail(Errc::BadInput, "Missing parameter for attribute name");
+    attribute = take_first();
+  }
+  std::optional<Value> test;
+  if (!rest.positional.empty()) {
+    test = take_first();
+    if (!test->is_string()) fail(Errc::BadInput, "the name of a test must be a string");
+  }
+  std::vector<Value> kept;
+  for (const Value& item : items_of(runtime, input)) {
+    const Value tested = kByAttribute ? lookup_path(runtime, item, attribute) : item;
+    const bool passes = test ? apply_test(runtime, test->view(), tested, rest) : truthy(tested);
+    if (passes == kKeep) kept.push_back(item);
+  }
+  return runtime.iterator(std::move(kept));
+}
+
+Value key_of(Runtime& runtime, const Value& item, const Value& attribute, bool case_sensitive) {
+  const Value value = lookup_path(runtime, item, attribute);
+  return case_sensitive ? value : without_case(runtime, value);
+}
+
+// "a,b" sorts by several attributes.
+Value sort_key(Runtime& runtime, const Value& item, const Value& attribute, bool case_sensitive) {
+  std::vector<Value> keys;
+  if (!attribute.is_string()) {
+    keys.push_back(key_of(runtime, item, attribute, case_sensitive));
+  } else {
+    std::string_view rest = attribute.view();
+    while (true) {
+      const std::size_t comma = std::min(rest.find(','), rest.size());
+      const Value part = runtime.string(rest.substr(0, comma));
+      keys.push_back(key_of(runtime, item, part, case_sensitive));
+      if (comma == rest.size()) break;
+      rest.remove_prefix(comma + 1);
+    }
+  }
+  return runtime.list(std::move(keys));
+}
+
+Value sort_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
+  const BoundArguments bound("sort", arguments, {"reverse", "case_sensitive", "attribute"});
+  const std::vector<Value> items = items_of(runtime, input);
+  std::vector<Value> keys;
+  for (const Value& item : items) {
+    keys.push_back(sort_key(runtime, item, bound.value_or(2, Value::none()), bound.flag(1, false)));
+  }
+  return runtime.list(sorted(runtime, items, keys, bound.flag(0, false)));
+}
+
+Value unique_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
+  const BoundArguments bound("unique", arguments, {"case_sensitive", "attribute"});
+  const Ref<DictObject> seen = runtime.new_dict();
+  std::vector<Value> result;
+  for (const Value& item : items_of(runtime, input)) {
+    const Value key = key_of(runtime, item, bound.value_or(1, Value::none()), bound.flag(0, false));
+    if (seen->find(key) != nullptr) continue;
+    seen->set(key, Value::none());
+    result.push_back(item);
+  }
+  return runtime.iterator(std::move(result));
+}
+
+template <bool kLargest>
+Value extreme_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
+  const BoundArguments bound(kLargest ? "max" : "min", arguments, {"case_sensitive", "attribute"});
+  std::optional<Value> best;
+  Value best_key;
+  for (const Value& item : items_of(runtime, input)) {
+    Value key = key_of(runtime, item, bound.value_or(1, Value::none()), bound.flag(0, false));
+    const bool better =
+        !best || (kLargest ? less(runtime, best_key, key) : less(runtime, key, best_key));
+    if (!better) continue;
+    best = item;
+    best_key = std::move(key);
+  }
+  return best ? *best : runtime.undefined("No aggregated item, sequence was empty.");
+}
+
+Value sum_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
+  const BoundArguments bound("sum", arguments, {"attribute", "start"});
+  Value total = bound.value_or(1, Value::integer(0));
+  if (total.is_string()) fail(Errc::BadInput, "sum() can't sum strings");
+  for (const Value& item : items_of(runtime, input)) {
+    const Value part = bound.given(0) ? lookup_path(runtime, item, bound[0]) : item;
+    total = binary(runtime, BinaryOp::Add, total, part);
+  }
+  return total;
+}
+
+constexpr std::array<FilterEntry, 21> kSequenceFilters = {{
     {"length", length_filter},
     {"count", length_filter},
     {"default", default_filter},
@@ -174,10 +269,17 @@ constexpr std::array<FilterEntry, 14> kSequenceFilters = {{
     {"last", last_filter},
     {"join", join_filter},
     {"reverse", reverse_filter},
-    {"attr", attr_filter},
-    {"batch", batch_filter},
-    {"slice", slice_filter},
     {"dictsort", dictsort_filter},
+    {"map", map_filter},
+    {"select", select_filter<true, false>},
+    {"reject", select_filter<false, false>},
+    {"selectattr", select_filter<true, true>},
+    {"rejectattr", select_filter<false, true>},
+    {"sort", sort_filter},
+    {"unique", unique_filter},
+    {"min", extreme_filter<false>},
+    {"max", extreme_filter<true>},
+    {"sum", sum_filter},
 }};
 
 }  // namespace

@@ -77,11 +77,44 @@ class Heap {
   friend class Object;
 
   void link(Object* object) noexcept;
-  void bury(Object* object) noexcept;
+  void destroy(Object* object) noexcept;
 
   Object* live_ = nullptr;
-  Object* dying_ = nullptr;
-  bool burying_ = false;
+  Object* destroy_queue_ = nullptr;
+  bool destroying_ = false;
 };
+
+inline void Object::release() noexcept {
+  if (--references_ == 0) heap_.destroy(this);
+}
+
+inline void Heap::link(Object* object) noexcept {
+  object->next_ = live_;
+  if (live_ != nullptr) live_->previous_ = object;
+  live_ = object;
+}
+
+inline void Heap::destroy(Object* object) noexcept {
+  if (object->previous_ != nullptr) object->previous_->next_ = object->next_;
+  if (object->next_ != nullptr) object->next_->previous_ = object->previous_;
+  if (live_ == object) live_ = object->next_;
+
+  object->next_ = destroy_queue_;
+  destroy_queue_ = object;
+  if (destroying_) return;  // an outer call is emptying the queue
+  destroying_ = true;
+  while (destroy_queue_ != nullptr) {
+    Object* const next = destroy_queue_;
+    destroy_queue_ = next->next_;
+    delete next;
+  }
+  destroying_ = false;
+}
+
+inline Heap::~Heap() {
+  for (Object* object = live_; object != nullptr; object = object->next_) object->retain();
+  for (Object* object = live_; object != nullptr; object = object->next_) object->drop_children();
+  while (live_ != nullptr) live_->release();
+}
 
 }  // namespace moeflux::jinja

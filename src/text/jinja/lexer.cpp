@@ -2,14 +2,169 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
+#include <charconv>
+
+#include <fmt/format.h>
 
 #include "base/error.h"
-#include "text/jinja/lexer_literals.h"
-#include "text/jinja/limits.h"
+#include "base/utf8.h"
 #include "text/jinja/unicode.h"
 
 namespace moeflux::jinja {
 namespace {
+
+// ---- numbers and strings
+
+int digit_value(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return 99;
+}
+
+struct NumberLiteral {
+  std::size_t size = 0;  // bytes; 0 when the text does not begin with a number
+  bool is_float = false;
+  bool good = true;  // false: too large, or in a notation that templates do not use
+  std::int64_t integer = 0;
+  double real = 0;
+};
+
+std::size_t digits_end(std::string_view text, std::size_t at) {
+  while (at < text.size() && digit_value(text[at]) < 10) ++at;
+  return at;
+}
+
+// Decimal digits, for a float with a fraction, an exponent or both.
+NumberLiteral read_number(std::string_view text, bool integer_only) {
+  NumberLiteral literal;
+  const std::size_t whole = digits_end(text, 0);
+  std::size_t end = whole;
+  if (whole == 0) return literal;
+  if (!integer_only && text.substr(end).starts_with('.') && digits_end(text, end + 1) > end + 1) {
+    end = digits_end(text, end + 1);
+  }
+  if (!integer_only && end < text.size() && (text[end] == 'e' || text[end] == 'E')) {
+    const bool sign = end + 1 < text.size() && (text[end + 1] == '+' || text[end + 1] == '-');
+    const std::size_t exponent = end + (sign ? 2 : 1);
+    if (digits_end(text, exponent) > exponent) end = digits_end(text, exponent);
+  }
+  literal.size = end;
+  literal.is_float = end > whole;
+  const char* const last = text.data() + end;
+  const std::errc error = literal.is_float ? std::from_chars(text.data(), last, literal.real).ec
+                                           : std::from_chars(text.data(), last, literal.integer).ec;
+  // 0x1F, 1_000 and 007
+  const bool odd = (end < text.size() && (text[end] == '_' || std::isalpha(text[end]) != 0)) ||
+                   (!literal.is_float && end > 1 && text[0] == '0');
+  literal.good = error == std::errc() && !odd;
+  return literal;
+}
+
+bool is_high_surrogate(char32_t c) {
+  return c >= 0xD800 && c <= 0xDBFF;
+}
+bool is_low_surrogate(char32_t c) {
+  return c >= 0xDC00 && c <= 0xDFFF;
+}
+
+// `count` hexadecimal digits at `at`; false when they are not there.
+bool read_hex(std::string_view text, std::size_t at, std::size_t count, char32_t& value) {
+  if (at + count > text.size()) return false;
+  value = 0;
+  for (std::size_t i = at; i < at + count; ++i) {
+    const int digit = digit_value(text[i]);
+    if (digit > 15) return false;
+    value = value * 16 + static_cast<char32_t>(digit);
+  }
+  return true;
+}
+
+// The letter after a backslash that stands for one character, or 0.
+char simple_escape(char letter) {
+  switch (letter) {
+    case '\\':
+    case '\'':
+    case '"':
+      return letter;
+    case 'n':
+      return '\n';
+    case 't':
+      return '\t';
+    case 'r':
+      return '\r';
+    case 'a':
+      return '\a';
+    case 'b':
+      return '\b';
+    case 'f':
+      return '\f';
+    case 'v':
+      return '\v';
+    default:
+      return '\0';
+  }
+}
+
+// Bytes of the quoted string the text begins with, quotes included; 0 when there is none.
+std::size_t string_literal_size(std::string_view text) {
+  if (text.empty() || (text[0] != '\'' && text[0] != '"')) return 0;
+  for (std::size_t at = 1; at < text.size(); ++at) {
+    if (text[at] == '\\') {
+      ++at;
+    } else if (text[at] == text[0]) {
+      return at + 1;
+    }
+  }
+  return 0;
+}
+
+// Appends what the inside of a string literal means. Returns what is wrong, or nothing.
+std::string unescape(std::string_view inside, std::string& text) {
+  for (std::size_t at = 0; at < inside.size(); ++at) {
+    if (inside[at] != '\\' || at + 1 == inside.size()) {
+      text += inside[at];
+      continue;
+    }
+    const char letter = inside[++at];
+    char32_t code_point = 0;
+    if (const char simple = simple_escape(letter); simple != '\0') {
+      text += simple;
+    } else if (letter == '\n') {
+      // A backslash at the end of a line joins the lines.
+    } else if (digit_value(letter) < 8) {
+      std::size_t digits = 0;
+      for (; digits < 3 && at < inside.size() && digit_value(inside[at]) < 8; ++digits, ++at) {
+        code_point = code_point * 8 + static_cast<char32_t>(digit_value(inside[at]));
+      }
+      --at;
+      append_utf8(text, code_point);
+    } else if (letter == 'x' || letter == 'u' || letter == 'U') {
+      const std::size_t count = letter == 'x' ? 2 : letter == 'u' ? 4 : 8;
+      if (!read_hex(inside, at + 1, count, code_point) || code_point > 0x10FFFF) {
+        return fmt::format("a string has a damaged \\{} escape", letter);
+      }
+      at += count;
+      char32_t low = 0;
+      if (is_high_surrogate(code_point) && inside.substr(at + 1, 2) == "\\u" &&
+          read_hex(inside, at + 3, 4, low) && is_low_surrogate(low)) {
+        code_point = 0x10000 + ((code_point - 0xD800) << 10) + (low - 0xDC00);
+        at += 6;
+      }
+      const bool alone = is_high_surrogate(code_point) || is_low_surrogate(code_point);
+      append_utf8(text, alone ? char32_t{0xFFFD} : code_point);
+    } else if (letter == 'N') {
+      return "a string names a character with \\N{...}, which is not supported";
+    } else {
+      text += '\\';
+      text += letter;
+    }
+  }
+  return {};
+}
+
+// ---- tokens
 
 // Longest first, so that "**" is not read as "*" twice.
 constexpr std::array<std::string_view, 26> kOperators = {
@@ -220,7 +375,7 @@ class Lexer {
     const bool after_dot = at_ > 0 && source_[at_ - 1] == '.';
     const NumberLiteral literal = read_number(rest(), after_dot);
     if (literal.size == 0) return false;
-    if (literal.too_large) syntax_error("a number does not fit in 64 bits");
+    if (!literal.good) syntax_error("a number is not decimal or does not fit in 64 bits");
     Token& token = push(literal.is_float ? TokenType::Float : TokenType::Integer, "");
     token.integer = literal.integer;
     token.real = literal.real;

@@ -2,12 +2,18 @@
 // lstrip_blocks are on, the last newline of the template is dropped, line ends become "\n".
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace moeflux::jinja {
+
+// The largest template and the deepest nesting that are accepted.
+inline constexpr std::size_t kMaxTemplateBytes = 1u << 20;
+inline constexpr int kMaxExpressionDepth = 400;
+inline constexpr int kMaxBlockDepth = 100;
 
 enum class TokenType : std::uint8_t {
   Data,  // text between tags

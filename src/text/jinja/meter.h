@@ -1,13 +1,24 @@
-// Counts what a rendering spends against its RenderLimits and throws LimitExceeded when it is more.
+// What one rendering may cost, and the meter that throws LimitExceeded when it costs more.
+// Templates come with downloaded models and are not trusted: a loop, a recursion or a growing
+// string must end in an error, in about a second, without filling memory.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <utility>
 
-#include "text/jinja/limits.h"
+#include "base/error.h"
 
 namespace moeflux::jinja {
+
+struct RenderLimits {
+  // One step is a node evaluated, an item visited or 16 bytes of text handled; what allocates
+  // counts for several.
+  std::uint64_t max_steps = 20'000'000;
+  std::size_t max_output_bytes = 64u << 20;   // of any one string, the result included
+  std::size_t max_memory_bytes = 256u << 20;  // of all values alive at one time
+  int max_depth = 600;                        // nested evaluations: expressions, blocks, macros
+};
 
 class Meter {
  public:
@@ -44,10 +55,21 @@ class Meter {
   void leave() noexcept { --depth_; }
 
  private:
-  [[noreturn]] void out_of_steps() const;
-  [[noreturn]] void out_of_memory() const;
-  [[noreturn]] void string_too_long() const;
-  [[noreturn]] void too_deep() const;
+  [[noreturn]] void out_of_steps() const {
+    fail(Errc::LimitExceeded, "the template does more than {} steps of work", limits_.max_steps);
+  }
+  [[noreturn]] void out_of_memory() const {
+    fail(Errc::LimitExceeded, "the values of the template need more than {} bytes of memory",
+         limits_.max_memory_bytes);
+  }
+  [[noreturn]] void string_too_long() const {
+    fail(Errc::LimitExceeded, "the template makes a text of more than {} bytes",
+         limits_.max_output_bytes);
+  }
+  [[noreturn]] void too_deep() const {
+    fail(Errc::LimitExceeded, "the template is evaluated more than {} levels deep",
+         limits_.max_depth);
+  }
 
   const RenderLimits limits_;
   std::uint64_t steps_left_;

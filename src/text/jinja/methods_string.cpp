@@ -1,13 +1,12 @@
+// Methods of strings.
 #include <algorithm>
 #include <array>
 
 #include "base/error.h"
-#include "text/jinja/access.h"
-#include "text/jinja/arguments.h"
-#include "text/jinja/format.h"
-#include "text/jinja/methods.h"
+#include "text/jinja/builtins.h"
 #include "text/jinja/operations.h"
-#include "text/jinja/string_tools.h"
+#include "text/jinja/python_text.h"
+#include "text/jinja/strings.h"
 
 namespace moeflux::jinja {
 namespace {
@@ -53,20 +52,13 @@ Value title_method(Runtime& runtime, const Value& self, const Arguments& argumen
                 [](char32_t, bool after) { return after ? Case::Lower : Case::Title; });
 }
 
-Value swapcase_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const BoundArguments bound("swapcase", arguments, {});
-  return recase(runtime, self,
-                [](char32_t c, bool) { return is_upper(c) ? Case::Lower : Case::Upper; });
-}
-
 // ---- strip, prefix, suffix, replace
 
 template <Side kSide>
 Value strip_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
   const BoundArguments bound("strip", arguments, {"chars"});
   runtime.meter.text(self.text().size());
-  return same_kind(runtime, self,
-                   strip(runtime, self.text(), kSide, bound.given(0) ? &bound.text(0) : nullptr));
+  return same_kind(runtime, self, strip(runtime, self.text(), kSide, bound.text_or_null(0)));
 }
 
 Value removeprefix_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
@@ -204,75 +196,172 @@ Value is_in_case(Runtime& runtime, const Value& self, const Arguments&) {
   return Value::boolean(any);
 }
 
-bool is_ascii(char32_t c) {
-  return c < 0x80;
-}
-
-Value isascii_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  if (self.text().empty()) return Value::boolean(true);
-  return all_are<is_ascii>(runtime, self, arguments);
-}
-
 // ---- padding and formatting
-
-std::string fill_of(const BoundArguments& bound) {
-  const std::string fill = bound.has(1) ? bound.text(1).bytes() : " ";
-  if (count_characters(fill) != 1) {
-    fail(Errc::BadInput, "the fill character must be exactly one character long");
-  }
-  return fill;
-}
-
-Value center_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const BoundArguments bound("center", arguments, {"width", "fillchar"}, 1);
-  return same_kind(runtime, self, center(runtime, self.text(), bound.integer(0), fill_of(bound)));
-}
-
-template <bool kLeft>
-Value justify(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const BoundArguments bound("ljust", arguments, {"width", "fillchar"}, 1);
-  const auto length = static_cast<std::int64_t>(length_of(runtime, self));
-  const std::int64_t width = bound.integer(0);
-  const auto missing = width > length ? static_cast<std::uint64_t>(width - length) : 0;
-  TextBuilder out(runtime);
-  if (!kLeft) out.fill(fill_of(bound), missing, Origin::Markup);
-  out.append(self.text());
-  if (kLeft) out.fill(fill_of(bound), missing, Origin::Markup);
-  return out.value(self.is_safe());
-}
-
-Value zfill_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const BoundArguments bound("zfill", arguments, {"width"}, 1);
-  const auto length = static_cast<std::int64_t>(length_of(runtime, self));
-  const std::int64_t width = bound.integer(0);
-  const MarkedString& text = self.text();
-  const bool sign = !text.empty() && (text.bytes()[0] == '-' || text.bytes()[0] == '+');
-  TextBuilder out(runtime);
-  out.append(text, 0, sign ? 1 : 0);
-  out.fill("0", width > length ? static_cast<std::uint64_t>(width - length) : 0, Origin::Markup);
-  out.append(text, sign ? 1 : 0, text.size());
-  return out.value(self.is_safe());
-}
 
 Value format_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
   return brace_format(runtime, self, arguments);
 }
 
-Value format_map_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const BoundArguments bound("format_map", arguments, {"mapping"}, 1);
-  Arguments named;
-  if (!bound[0].is(Kind::Dict)) fail(Errc::BadInput, "format_map() takes a dict");
-  for (const auto& [key, value] : bound[0].as<DictObject>().entries()) {
-    if (key.is_string()) named.named.emplace_back(key.text().bytes(), value);
+// ---- splitting and joining
+
+class Splitter {
+ public:
+  Splitter(Runtime& runtime, const Value& self, std::int64_t max_splits)
+      : runtime_(runtime),
+        text_(self.text()),
+        safe_(self.is_safe()),
+        splits_left_(max_splits < 0 ? INT64_MAX : max_splits) {
+    runtime.meter.text(text_.size());
   }
-  return brace_format(runtime, self, named);
+
+  Value by(const std::string& separator) {
+    std::size_t begin = 0;
+    while (splits_left_ > 0) {
+      const std::size_t found = find_text(runtime_, text_.view(), separator, begin);
+      if (found == std::string::npos) break;
+      add(begin, found);
+      begin = found + separator.size();
+    }
+    add(begin, text_.size());
+    return list();
+  }
+
+  Value by_from_end(const std::string& separator) {
+    std::size_t end = text_.size();
+    runtime_.meter.step(text_.size() / 64 * separator.size());  // the worst a search can cost
+    while (splits_left_ > 0 && end >= separator.size()) {
+      const std::size_t found = text_.bytes().rfind(separator, end - separator.size());
+      if (found == std::string::npos) break;
+      add(found + separator.size(), end);
+      end = found;
+    }
+    add(0, end);
+    std::reverse(parts_.begin(), parts_.end());
+    return list();
+  }
+
+  Value by_space() {
+    std::size_t at = skip(0, true);
+    while (at < text_.size()) {
+      if (splits_left_ == 0) {
+        add(at, text_.size());
+        break;
+      }
+      const std::size_t end = skip(at, false);
+      add(at, end);
+      at = skip(end, true);
+    }
+    return list();
+  }
+
+  Value by_space_from_end() {
+    std::size_t end = strip_end(text_.size());
+    while (end > 0) {
+      if (splits_left_ == 0) {
+        add(0, end);
+        break;
+      }
+      std::size_t begin = end;
+      while (begin > 0) {
+        const CodePoint c = decode_before(text_.bytes(), begin);
+        if (c.valid && is_space(c.value)) break;
+        begin -= c.size;
+      }
+      add(begin, end);
+      end = strip_end(begin);
+    }
+    std::reverse(parts_.begin(), parts_.end());
+    return list();
+  }
+
+ private:
+  void add(std::size_t begin, std::size_t end) {
+    parts_.push_back(runtime_.string(text_.substr(begin, end), safe_));
+    --splits_left_;
+  }
+  Value list() { return runtime_.list(std::move(parts_)); }
+
+  // The end of the run of characters at `at` that are spaces, or that are not.
+  std::size_t skip(std::size_t at, bool spaces) const {
+    while (at < text_.size()) {
+      const CodePoint c = decode(text_.bytes(), at);
+      if ((c.valid && is_space(c.value)) != spaces) break;
+      at += c.size;
+    }
+    return at;
+  }
+  std::size_t strip_end(std::size_t end) const {
+    while (end > 0) {
+      const CodePoint c = decode_before(text_.bytes(), end);
+      if (!c.valid || !is_space(c.value)) break;
+      end -= c.size;
+    }
+    return end;
+  }
+
+  Runtime& runtime_;
+  const MarkedString& text_;
+  const bool safe_;
+  std::int64_t splits_left_;
+  std::vector<Value> parts_;
+};
+
+template <bool kFromEnd>
+Value split_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
+  const BoundArguments bound("split", arguments, {"sep", "maxsplit"});
+  Splitter splitter(runtime, self, bound.integer_or(1, -1));
+  if (!bound.given(0)) return kFromEnd ? splitter.by_space_from_end() : splitter.by_space();
+  const std::string& separator = bound.text(0).bytes();
+  if (separator.empty()) fail(Errc::BadInput, "empty separator");
+  return kFromEnd ? splitter.by_from_end(separator) : splitter.by(separator);
 }
 
-Value unsupported_method(Runtime&, const Value&, const Arguments&) {
-  fail(Errc::Unsupported, "this method of str is not supported");
+Value splitlines_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
+  const BoundArguments bound("splitlines", arguments, {"keepends"});
+  std::vector<Value> lines;
+  for (MarkedString& line : split_lines(runtime, self.text(), bound.flag(0, false))) {
+    lines.push_back(runtime.string(std::move(line), self.is_safe()));
+  }
+  return runtime.list(std::move(lines));
 }
 
-constexpr std::array<MethodEntry, 41> kMethods = {{
+template <bool kFromEnd>
+Value partition_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
+  const BoundArguments bound("partition", arguments, {"sep"}, 1);
+  const MarkedString& text = self.text();
+  const std::string& separator = bound.text(0).bytes();
+  if (separator.empty()) fail(Errc::BadInput, "empty separator");
+  runtime.meter.text(text.size());
+  const std::size_t found = kFromEnd ? find_last_text(runtime, text.view(), separator)
+                                     : find_text(runtime, text.view(), separator);
+  const Value nothing = runtime.string("");
+  if (found == std::string::npos) {
+    return kFromEnd ? runtime.tuple({nothing, nothing, self})
+                    : runtime.tuple({self, nothing, nothing});
+  }
+  const std::size_t after = found + separator.size();
+  return runtime.tuple({runtime.string(text.substr(0, found), self.is_safe()),
+                        runtime.string(text.substr(found, after), self.is_safe()),
+                        runtime.string(text.substr(after), self.is_safe())});
+}
+
+Value join_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
+  const BoundArguments bound("join", arguments, {"iterable"}, 1);
+  TextBuilder out(runtime);
+  bool first = true;
+  for (const Value& item : items_of(runtime, bound[0])) {
+    if (!item.is_string()) {
+      fail(Errc::BadInput, "join(): expected str instances, {} found", type_name(item));
+    }
+    if (!first) out.append(self.text());
+    first = false;
+    const bool escape = self.is_safe() && !item.is_safe();
+    out.append(escape ? html_escape(runtime, item.text()) : item.text());
+  }
+  return out.value(self.is_safe());
+}
+
+constexpr std::array<MethodEntry, 30> kStringMethods = {{
     {"startswith", starts_or_ends<false>},
     {"endswith", starts_or_ends<true>},
     {"strip", strip_method<Side::Both>},
@@ -281,10 +370,8 @@ constexpr std::array<MethodEntry, 41> kMethods = {{
     {"replace", replace_method},
     {"lower", to_case_method<Case::Lower>},
     {"upper", to_case_method<Case::Upper>},
-    {"casefold", to_case_method<Case::Fold>},
     {"capitalize", capitalize_method},
     {"title", title_method},
-    {"swapcase", swapcase_method},
     {"removeprefix", removeprefix_method},
     {"removesuffix", removesuffix_method},
     {"find", find_method_of<false>},
@@ -294,33 +381,23 @@ constexpr std::array<MethodEntry, 41> kMethods = {{
     {"count", count_method},
     {"isalpha", all_are<is_alpha>},
     {"isalnum", all_are<is_alnum>},
-    {"isdecimal", all_are<is_decimal>},
     {"isdigit", all_are<is_digit>},
-    {"isnumeric", all_are<is_numeric>},
     {"isspace", all_are<is_space>},
-    {"isprintable", all_are<is_printable>},
     {"islower", is_in_case<false>},
     {"isupper", is_in_case<true>},
-    {"isascii", isascii_method},
-    {"center", center_method},
-    {"ljust", justify<true>},
-    {"rjust", justify<false>},
-    {"zfill", zfill_method},
     {"format", format_method},
-    {"format_map", format_map_method},
-    // Templates may ask whether these exist.
-    {"encode", unsupported_method},
-    {"expandtabs", unsupported_method},
-    {"isidentifier", unsupported_method},
-    {"istitle", unsupported_method},
-    {"maketrans", unsupported_method},
-    {"translate", unsupported_method},
+    {"split", split_method<false>},
+    {"rsplit", split_method<true>},
+    {"splitlines", splitlines_method},
+    {"partition", partition_method<false>},
+    {"rpartition", partition_method<true>},
+    {"join", join_method},
 }};
 
 }  // namespace
 
 std::span<const MethodEntry> string_methods() {
-  return kMethods;
+  return kStringMethods;
 }
 
 }  // namespace moeflux::jinja

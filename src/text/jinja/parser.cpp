@@ -4,7 +4,7 @@
 #include <array>
 
 #include "base/error.h"
-#include "text/jinja/limits.h"
+#include "text/jinja/lexer.h"
 
 namespace moeflux::jinja {
 
@@ -136,10 +136,6 @@ Statement::Node Parser::parse_statement_node(const Token& tag) {
   if (name == "call") return parse_call_block();
   if (name == "filter") return parse_filter_block();
   if (name == "with") return parse_with();
-  if (name == "autoescape") return parse_autoescape();
-  if (name == "block") return parse_named_block();
-  if (name == "do") return DoStatement{parse_tuple()};
-  if (name == "print") return parse_print();
   if (name == "generation") {
     const int outer_loops = std::exchange(loop_nesting_, 0);
     ScopeStatement scope{parse_body_to("endgeneration")};
@@ -152,7 +148,7 @@ Statement::Node Parser::parse_statement_node(const Token& tag) {
     return ContinueStatement{};
   }
   static constexpr std::array<std::string_view, 5> kOtherTemplates = {"include", "import", "from",
-                                                                      "extends", "trans"};
+                                                                      "extends", "block"};
   if (std::find(kOtherTemplates.begin(), kOtherTemplates.end(), name) != kOtherTemplates.end()) {
     fail(Errc::Unsupported,
          "{}:{}: the tag '{}' is not supported; a chat template has to be complete in itself",
@@ -249,14 +245,6 @@ void Parser::parse_macro_body(MacroDefinition& macro, std::string_view end_tag) 
   }
 }
 
-OutputStatement Parser::parse_print() {
-  const int line = current().line;
-  std::vector<ExprPtr> parts;
-  parts.push_back(parse_expression());
-  while (take_operator(",")) parts.push_back(parse_expression());
-  return {make(line, ConcatExpr{std::move(parts)})};
-}
-
 FilterBlockStatement Parser::parse_filter_block() {
   FilterBlockStatement statement;
   statement.filter = parse_filter_chain(parse_filter(nullptr));
@@ -274,30 +262,6 @@ WithStatement Parser::parse_with() {
     statement.bindings.emplace_back(std::move(target), parse_expression());
   }
   statement.body = parse_body_to("endwith");
-  return statement;
-}
-
-ScopeStatement Parser::parse_autoescape() {
-  const ExprPtr mode = parse_expression();
-  const auto* literal = std::get_if<LiteralExpr>(&mode->node);
-  if (literal == nullptr || truthy(literal->value)) {
-    fail(Errc::Unsupported, "{}:{}: autoescape can only be switched off", tree_.name,
-         current().line);
-  }
-  return {parse_body_to("endautoescape")};
-}
-
-ScopeStatement Parser::parse_named_block() {
-  const std::string name = expect_name();
-  take_name("scoped");
-  if (current().is_name("required")) {
-    fail(Errc::Unsupported, "{}:{}: required blocks need another template", tree_.name,
-         current().line);
-  }
-  const int outer_loops = std::exchange(loop_nesting_, 0);
-  ScopeStatement statement{parse_body_to("endblock")};
-  loop_nesting_ = outer_loops;
-  take_name(name);
   return statement;
 }
 

@@ -32,11 +32,8 @@ class Parser {
   Statement::Node parse_set();
   MacroStatement parse_macro();
   CallBlockStatement parse_call_block();
-  OutputStatement parse_print();
   FilterBlockStatement parse_filter_block();
   WithStatement parse_with();
-  ScopeStatement parse_autoescape();
-  ScopeStatement parse_named_block();
   void parse_signature(MacroDefinition& macro);
   void parse_macro_body(MacroDefinition& macro, std::string_view end_tag);
   Target parse_target(bool allow_attribute);
@@ -63,7 +60,7 @@ class Parser {
   ExprPtr parse_list();
   ExprPtr parse_dict();
 
-  // What follows an operand (parser_postfix.cpp)
+  // What follows an operand
   ExprPtr parse_postfix(ExprPtr expr);
   ExprPtr parse_attribute(ExprPtr object);
   ExprPtr parse_subscript(ExprPtr object);

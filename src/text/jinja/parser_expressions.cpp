@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "text/jinja/limits.h"
+#include "text/jinja/lexer.h"
 #include "text/jinja/parser.h"
 
 namespace moeflux::jinja {
@@ -12,6 +12,51 @@ StringRef literal_string(std::string text) {
   string->text = MarkedString(std::move(text), Origin::Markup);
   return string;
 }
+
+// One more than the depth of the deepest child.
+class DepthOf {
+ public:
+  void operator()(const LiteralExpr&) {}
+  void operator()(const NameExpr&) {}
+  void operator()(const SequenceExpr& node) { add(node.items); }
+  void operator()(const DictExpr& node) {
+    for (const auto& [key, value] : node.items) add(key, value);
+  }
+  void operator()(const UnaryExpr& node) { add(node.operand); }
+  void operator()(const BinaryExpr& node) { add(node.left, node.right); }
+  void operator()(const LogicalExpr& node) { add(node.left, node.right); }
+  void operator()(const CompareExpr& node) {
+    add(node.first);
+    for (const auto& [op, operand] : node.rest) add(operand);
+  }
+  void operator()(const ConcatExpr& node) { add(node.parts); }
+  void operator()(const ConditionalExpr& node) { add(node.test, node.then, node.otherwise); }
+  void operator()(const AttributeExpr& node) { add(node.object); }
+  void operator()(const ItemExpr& node) { add(node.object, node.index); }
+  void operator()(const SliceExpr& node) { add(node.object, node.start, node.stop, node.step); }
+  void operator()(const CallExpr& node) { add(node.callee, node.arguments); }
+  void operator()(const FilterExpr& node) { add(node.input, node.arguments); }
+  void operator()(const TestExpr& node) { add(node.input, node.arguments); }
+
+  int depth = 1;
+
+ private:
+  void add(const ExprPtr& child) {
+    if (child) depth = std::max(depth, child->depth + 1);
+  }
+  void add(const std::vector<ExprPtr>& children) {
+    for (const ExprPtr& child : children) add(child);
+  }
+  void add(const CallArguments& arguments) {
+    add(arguments.positional, arguments.star, arguments.star_star);
+    for (const auto& [name, value] : arguments.named) add(value);
+  }
+  template <class First, class... Rest>
+  void add(const First& first, const Rest&... rest) requires(sizeof...(Rest) > 0) {
+    add(first);
+    (add(rest), ...);
+  }
+};
 
 }  // namespace
 
@@ -33,12 +78,13 @@ class Parser::Nesting {
 };
 
 ExprPtr Parser::make(int line, Expr::Node node) const {
-  const int depth = depth_of(node);
-  if (depth > kMaxExpressionDepth) {
+  DepthOf measured;
+  std::visit(measured, node);
+  if (measured.depth > kMaxExpressionDepth) {
     fail(Errc::LimitExceeded, "{}:{}: an expression has more than {} levels", tree_.name, line,
          kMaxExpressionDepth);
   }
-  return std::make_unique<const Expr>(Expr{std::move(node), line, depth});
+  return std::make_unique<const Expr>(Expr{std::move(node), line, measured.depth});
 }
 
 ExprPtr Parser::parse_tuple(Conditional conditional, bool parenthesized,
@@ -270,6 +316,150 @@ ExprPtr Parser::parse_dict() {
   }
   expect_operator("}");
   return make(line, std::move(dict));
+}
+
+// ---- what can follow an operand: attributes, subscripts, calls, filters and tests
+
+ExprPtr Parser::parse_postfix(ExprPtr expr) {
+  while (current().type == TokenType::Operator) {
+    if (current().text == ".") {
+      expr = parse_attribute(std::move(expr));
+    } else if (current().text == "[") {
+      expr = parse_subscript(std::move(expr));
+    } else if (current().text == "(") {
+      expr = parse_call(std::move(expr));
+    } else {
+      break;
+    }
+  }
+  return expr;
+}
+
+ExprPtr Parser::parse_attribute(ExprPtr object) {
+  const int line = take().line;
+  if (current().type == TokenType::Integer) {
+    ExprPtr index = make(line, LiteralExpr{Value::integer(take().integer)});
+    return make(line, ItemExpr{std::move(object), std::move(index)});
+  }
+  return make(line, AttributeExpr{std::move(object), expect_name()});
+}
+
+ExprPtr Parser::parse_subscript(ExprPtr object) {
+  const int line = take().line;
+  ExprPtr start;
+  if (!current().is_operator(":")) {
+    start = parse_expression();
+    if (current().is_operator(",")) {
+      std::vector<ExprPtr> items;
+      items.push_back(std::move(start));
+      while (take_operator(",")) items.push_back(parse_expression());
+      start = make(line, SequenceExpr{Kind::Tuple, std::move(items)});
+    }
+    if (take_operator("]")) return make(line, ItemExpr{std::move(object), std::move(start)});
+  }
+  expect_operator(":");
+  const auto bound = [&]() -> ExprPtr {
+    const bool absent = current().is_operator(":") || current().is_operator("]");
+    return absent ? nullptr : parse_expression();
+  };
+  ExprPtr stop = bound();
+  ExprPtr step = take_operator(":") ? bound() : nullptr;
+  expect_operator("]");
+  return make(line,
+              SliceExpr{std::move(object), std::move(start), std::move(stop), std::move(step)});
+}
+
+ExprPtr Parser::parse_filters_and_tests(ExprPtr expr) {
+  while (true) {
+    if (take_operator("|")) {
+      expr = parse_filter(std::move(expr));
+    } else if (take_name("is")) {
+      expr = parse_test(std::move(expr));
+    } else if (current().is_operator("(")) {
+      expr = parse_call(std::move(expr));
+    } else {
+      return expr;
+    }
+  }
+}
+
+std::string Parser::parse_dotted_name() {
+  std::string name = expect_name();
+  while (take_operator(".")) name.append(".").append(expect_name());
+  return name;
+}
+
+ExprPtr Parser::parse_filter(ExprPtr input) {
+  const int line = current().line;
+  std::string name = parse_dotted_name();
+  CallArguments arguments;
+  if (current().is_operator("(")) arguments = parse_arguments();
+  return make(line, FilterExpr{std::move(input), std::move(name), std::move(arguments)});
+}
+
+ExprPtr Parser::parse_filter_chain(ExprPtr input) {
+  while (take_operator("|")) input = parse_filter(std::move(input));
+  return input;
+}
+
+ExprPtr Parser::parse_test(ExprPtr input) {
+  const int line = current().line;
+  const bool negated = take_name("not");
+  std::string name = parse_dotted_name();
+  CallArguments arguments;
+  const Token& token = current();
+  if (token.is_operator("(")) {
+    arguments = parse_arguments();
+  } else {
+    const bool has_argument = (token.type == TokenType::Name && !token.is_name("else") &&
+                               !token.is_name("or") && !token.is_name("and")) ||
+                              token.type == TokenType::String || token.type == TokenType::Integer ||
+                              token.type == TokenType::Float || token.is_operator("[") ||
+                              token.is_operator("{");
+    if (has_argument) {
+      if (token.is_name("is")) syntax_error("tests cannot be chained with 'is'");
+      arguments.positional.push_back(parse_postfix(parse_primary()));
+    }
+  }
+  ExprPtr test = make(line, TestExpr{std::move(input), std::move(name), std::move(arguments)});
+  return negated ? make(line, UnaryExpr{UnaryOp::Not, std::move(test)}) : std::move(test);
+}
+
+ExprPtr Parser::parse_call(ExprPtr callee) {
+  const int line = current().line;
+  CallArguments arguments = parse_arguments();
+  return make(line, CallExpr{std::move(callee), std::move(arguments)});
+}
+
+CallArguments Parser::parse_arguments() {
+  expect_operator("(");
+  CallArguments arguments;
+  const auto ensure = [&](bool in_order) {
+    if (!in_order) syntax_error("the arguments of a call are in an impossible order");
+  };
+  bool first = true;
+  while (!current().is_operator(")")) {
+    if (!first) expect_operator(",");
+    if (!first && current().is_operator(")")) break;
+    first = false;
+    if (take_operator("*")) {
+      ensure(!arguments.star && !arguments.star_star);
+      arguments.star = parse_expression();
+    } else if (take_operator("**")) {
+      ensure(!arguments.star_star);
+      arguments.star_star = parse_expression();
+    } else if (current().type == TokenType::Name && next().is_operator("=")) {
+      ensure(!arguments.star_star);
+      std::string name = take().text;
+      take();
+      arguments.named.emplace_back(std::move(name), parse_expression());
+    } else {
+      ensure(!arguments.star && !arguments.star_star && arguments.named.empty());
+      arguments.positional.push_back(parse_expression());
+    }
+  }
+  expect_operator(")");
+  return arguments;
 }
 
 }  // namespace moeflux::jinja

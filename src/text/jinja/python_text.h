@@ -1,7 +1,8 @@
 // How Python writes values: str() and repr(), on which templates rely when they print numbers,
-// booleans, lists and dicts.
+// booleans, lists and dicts, and json.dumps(), which the `tojson` filter uses.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -26,5 +27,15 @@ bool holds_data(Runtime& runtime, const Value& value);
 
 // &, <, >, ' and " as HTML entities.
 MarkedString html_escape(Runtime& runtime, const MarkedString& text);
+
+struct JsonStyle {
+  bool ensure_ascii = false;
+  bool sort_keys = false;
+  std::optional<std::string> indent;  // one level of indentation; absent: everything on one line
+  std::string item_separator = ", ";
+  std::string key_separator = ": ";
+};
+
+std::string to_json(Runtime& runtime, const Value& value, const JsonStyle& style);
 
 }  // namespace moeflux::jinja

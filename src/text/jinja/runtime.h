@@ -13,7 +13,6 @@
 #include "base/json.h"
 #include "text/jinja/heap.h"
 #include "text/jinja/meter.h"
-#include "text/jinja/objects.h"
 #include "text/jinja/value.h"
 
 namespace moeflux::jinja {

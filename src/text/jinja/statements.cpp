@@ -161,9 +161,4 @@ Evaluator::Flow Evaluator::exec_node(const ScopeStatement& node) {
   return exec(node.body);
 }
 
-Evaluator::Flow Evaluator::exec_node(const DoStatement& node) {
-  eval(*node.value);
-  return Flow::Normal;
-}
-
 }  // namespace moeflux::jinja

@@ -5,6 +5,8 @@
 
 #include <utf8proc.h>
 
+#include "base/utf8.h"
+
 namespace moeflux::jinja {
 namespace {
 
@@ -38,14 +40,9 @@ constexpr std::array<Expansion, 10> kExpansions = {{
 }  // namespace
 
 CodePoint decode(std::string_view text, std::size_t at) {
-  const auto lead = static_cast<unsigned char>(text[at]);
-  if (lead < 0x80) return {lead, 1, true};
-  utf8proc_int32_t code_point = 0;
-  const auto left = static_cast<utf8proc_ssize_t>(std::min<std::size_t>(text.size() - at, 4));
-  const utf8proc_ssize_t size = utf8proc_iterate(
-      reinterpret_cast<const utf8proc_uint8_t*>(text.data() + at), left, &code_point);
-  if (size <= 0) return {lead, 1, false};
-  return {static_cast<char32_t>(code_point), static_cast<std::size_t>(size), true};
+  const Utf8Step step = decode_utf8(text, at);
+  if (!step.valid) return {static_cast<unsigned char>(text[at]), 1, false};
+  return {step.code_point, step.length, true};
 }
 
 CodePoint decode_before(std::string_view text, std::size_t end) {
@@ -54,15 +51,6 @@ CodePoint decode_before(std::string_view text, std::size_t end) {
   const CodePoint c = decode(text, begin);
   if (begin + c.size == end) return c;
   return {static_cast<unsigned char>(text[end - 1]), 1, false};
-}
-
-void append_utf8(std::string& text, char32_t code_point) {
-  std::array<utf8proc_uint8_t, 4> bytes{};
-  const utf8proc_ssize_t size =
-      utf8proc_encode_char(static_cast<utf8proc_int32_t>(code_point), bytes.data());
-  for (utf8proc_ssize_t i = 0; i < size; ++i) {
-    text += static_cast<char>(bytes[static_cast<std::size_t>(i)]);
-  }
 }
 
 std::size_t count_characters(std::string_view text) {
@@ -99,25 +87,16 @@ bool is_alpha(char32_t c) {
   }
 }
 
-bool is_decimal(char32_t c) {
-  return category(c) == UTF8PROC_CATEGORY_ND;
-}
-
 bool is_digit(char32_t c) {
-  return is_decimal(c) || c == 0xB2 || c == 0xB3 || c == 0xB9 || c == 0x2070 ||
-         (c >= 0x2074 && c <= 0x2079) || (c >= 0x2080 && c <= 0x2089) ||
+  return category(c) == UTF8PROC_CATEGORY_ND || c == 0xB2 || c == 0xB3 || c == 0xB9 ||
+         c == 0x2070 || (c >= 0x2074 && c <= 0x2079) || (c >= 0x2080 && c <= 0x2089) ||
          (c >= 0x2460 && c <= 0x2468) || (c >= 0x2474 && c <= 0x247C) ||
          (c >= 0x2488 && c <= 0x2490);
 }
 
-bool is_numeric(char32_t c) {
-  const utf8proc_category_t kind = category(c);
-  return kind == UTF8PROC_CATEGORY_ND || kind == UTF8PROC_CATEGORY_NL ||
-         kind == UTF8PROC_CATEGORY_NO || is_digit(c);
-}
-
 bool is_alnum(char32_t c) {
-  return is_alpha(c) || is_numeric(c);
+  const utf8proc_category_t kind = category(c);
+  return is_alpha(c) || is_digit(c) || kind == UTF8PROC_CATEGORY_NL || kind == UTF8PROC_CATEGORY_NO;
 }
 
 bool is_upper(char32_t c) {
@@ -151,8 +130,7 @@ bool is_printable(char32_t c) {
 
 std::string to_case(char32_t c, Case wanted) {
   if (wanted == Case::Lower && c == 0x130) return "i\xCC\x87";
-  if (wanted == Case::Fold && c == 0xDF) return "ss";
-  if (wanted == Case::Upper || wanted == Case::Title) {
+  if (wanted != Case::Lower) {
     for (const Expansion& expansion : kExpansions) {
       if (expansion.from == c) {
         return std::string(wanted == Case::Upper ? expansion.upper : expansion.title);
@@ -160,19 +138,9 @@ std::string to_case(char32_t c, Case wanted) {
     }
   }
   const auto code_point = static_cast<utf8proc_int32_t>(c);
-  utf8proc_int32_t mapped = code_point;
-  switch (wanted) {
-    case Case::Upper:
-      mapped = utf8proc_toupper(code_point);
-      break;
-    case Case::Title:
-      mapped = utf8proc_totitle(code_point);
-      break;
-    case Case::Lower:
-    case Case::Fold:
-      mapped = utf8proc_tolower(code_point);
-      break;
-  }
+  const utf8proc_int32_t mapped = wanted == Case::Upper   ? utf8proc_toupper(code_point)
+                                  : wanted == Case::Title ? utf8proc_totitle(code_point)
+                                                          : utf8proc_tolower(code_point);
   std::string result;
   append_utf8(result, static_cast<char32_t>(mapped));
   return result;

@@ -18,7 +18,6 @@ struct CodePoint {
 CodePoint decode(std::string_view text, std::size_t at);
 // The character that ends before byte `end`; `end` must not be 0.
 CodePoint decode_before(std::string_view text, std::size_t end);
-void append_utf8(std::string& text, char32_t code_point);
 
 std::size_t count_characters(std::string_view text);
 // The byte where character `index` begins; the size of the text when there are not that many.
@@ -26,16 +25,14 @@ std::size_t byte_of_character(std::string_view text, std::size_t index);
 
 bool is_space(char32_t c);  // str.isspace, and \s of Python's re
 bool is_alpha(char32_t c);
-bool is_decimal(char32_t c);
 bool is_digit(char32_t c);
-bool is_numeric(char32_t c);
 bool is_alnum(char32_t c);
 bool is_upper(char32_t c);
 bool is_lower(char32_t c);
 bool is_title(char32_t c);
 bool is_printable(char32_t c);
 
-enum class Case { Upper, Lower, Title, Fold };
+enum class Case { Upper, Lower, Title };
 // The character in that case; one may become several.
 std::string to_case(char32_t c, Case wanted);
 

@@ -1,4 +1,5 @@
-// The readers behind ReplyParser: each knows how one kind of format writes calls.
+// How the reply formats write tool calls: the markers, for those who read them and those who force
+// them, and the readers behind ReplyParser.
 //
 // ReplyParser finds the marker that opens a block of calls and gives the reader what follows. The
 // reader announces a call only when it is sure that it is one; until then it may say that it is
@@ -15,6 +16,56 @@
 #include "text/replies/reply_parser.h"
 
 namespace moeflux {
+
+// ---- markers
+
+inline constexpr std::string_view kThoughtBegin = "<think>";
+inline constexpr std::string_view kThoughtEnd = "</think>";
+
+// Hermes: one JSON object between these two.
+inline constexpr std::string_view kToolCallBegin = "<tool_call>";
+inline constexpr std::string_view kToolCallEnd = "</tool_call>";
+
+// Calls whose parameters have tags of their own:
+//   block_begin (function_begin NAME function_open (parameter_begin KEY parameter_open value
+//   parameter_end)* function_end)* block_end
+struct TaggedMarkup {
+  std::string_view block_begin, block_end;
+  std::string_view function_begin, function_open, function_end;
+  std::string_view parameter_begin, parameter_open, parameter_end;
+  bool lines;         // a value stands on lines of its own
+  bool names_string;  // string="true" or "false" in the tag says what a value is
+};
+const TaggedMarkup& tagged_markup(ReplyFormat format);
+
+// Calls of a name and JSON arguments with markers around and between:
+//   section_begin (call_begin NAME separator arguments call_end)* section_end
+// V3 of DeepSeek writes call_begin "function" separator NAME "\n```json\n" arguments "\n```".
+struct MarkedMarkup {
+  std::string_view section_begin, section_end;
+  std::string_view call_begin, separator, call_end;
+  bool numbered;  // NAME is written as functions.NAME:INDEX
+};
+const MarkedMarkup& marked_markup(ReplyFormat format);
+
+// How templates write calls, blanks included: what a model is used to, and is made to write.
+struct CallShape {
+  std::string block_begin;
+  std::string before_name, after_name, after_arguments;
+  std::string between;  // of two calls of a block, or of two blocks
+  std::string block_end;
+  bool calls_share_block = false;
+};
+CallShape call_shape(ReplyFormat format);
+
+// How a format opens and closes blocks of calls.
+struct CallMarkers {
+  std::vector<std::string> openers;
+  std::vector<std::string> closers;  // meaningless outside of a block
+};
+CallMarkers call_markers(ReplyFormat format);
+
+// ---- readers
 
 enum class CallState {
   More,       // all was read that can be; feed again
@@ -35,13 +86,6 @@ class CallReader {
   // index 0.
   virtual CallStep read(std::string_view text, bool at_end, ReplyPieces& out) = 0;
 };
-
-// How a format opens and closes blocks of calls.
-struct CallMarkers {
-  std::vector<std::string> openers;
-  std::vector<std::string> closers;  // meaningless outside of a block
-};
-CallMarkers call_markers(ReplyFormat format);
 
 // For a block that the opener of that index has opened. `tools` must outlive the reader.
 std::unique_ptr<CallReader> make_call_reader(ReplyFormat format, std::size_t opener,
@@ -93,7 +137,7 @@ class SteppedReader : public CallReader {
 };
 
 // How much of `text` can be passed on when `markers` have to be found in it: up to the first
-// complete one (`marker` is its index), or up to where one may be beginning.
+// complete one (`marker` is its index), or up to where one may begin.
 struct MarkerSearch {
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
   std::size_t n_safe;

@@ -7,57 +7,18 @@
 #include "base/error.h"
 #include "text/replies/reply_calls.h"
 #include "text/replies/reply_json.h"
-#include "text/replies/reply_markup.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace moeflux {
 namespace {
 
-constexpr std::uint64_t kProbeSteps = 300'000;
 constexpr std::array kFormatsWithCalls = {ReplyFormat::QwenXml, ReplyFormat::Hermes,
                                           ReplyFormat::DeepSeek, ReplyFormat::DeepSeekXml,
                                           ReplyFormat::Kimi};
-constexpr std::string_view kQuestion = "probe_question";
 constexpr std::string_view kRule = "probe_rule";
-
-Json message(std::string_view role, Json content) {
-  return Json{{"role", role}, {"content", std::move(content)}};
-}
-
-Json probe_tools() {
-  return Json::parse(R"([{"type": "function", "function": {"name": "probe_tool",
-      "description": "Probes.", "parameters": {"type": "object", "required": ["place", "count"],
-      "properties": {"place": {"type": "string", "description": "A place."},
-                     "count": {"type": "integer", "description": "A number."}}}}}])");
-}
 
 Json probe_arguments() {
   return Json{{"place", "probe place"}, {"count", 3}};
-}
-
-// A chat with one call in it; some templates insist on ids of nine letters.
-Json probe_call(Json content) {
-  Json assistant = message("assistant", std::move(content));
-  assistant["tool_calls"] = Json::array(
-      {Json{{"id", "call00001"},
-            {"type", "function"},
-            {"function", Json{{"name", "probe_tool"}, {"arguments", probe_arguments()}}}}});
-  Json result = message("tool", "probe_result");
-  result["tool_call_id"] = "call00001";
-  result["name"] = "probe_tool";
-  return Json::array({message("user", kQuestion), assistant, result});
-}
-
-// Nothing when the template refuses.
-std::optional<MarkedText> try_out(const ChatTemplate& chat, ChatRequest request) {
-  for (Json& each : request.messages) chat.forms().apply(each);
-  jinja::RenderOptions options;
-  options.limits.max_steps = kProbeSteps;
-  try {
-    return chat.render(request, options);
-  } catch (const Error&) {
-    return std::nullopt;
-  }
 }
 
 bool reads_probe_call(ReplyFormat format, std::string_view text) {
@@ -70,12 +31,12 @@ bool reads_probe_call(ReplyFormat format, std::string_view text) {
 
 std::optional<ReplyFormat> format_of_call(const ChatTemplate& chat, Json content) {
   ChatRequest request;
-  request.messages = probe_call(std::move(content));
+  request.messages = probe_call(std::move(content), probe_arguments(), "probe_result");
   request.tools = probe_tools();
-  const std::optional<MarkedText> rendered = try_out(chat, request);
+  const std::optional<MarkedText> rendered = chat.probe(request);
   if (!rendered) return std::nullopt;
   // What the template says about calls in general comes before the question.
-  const std::size_t question = rendered->text.rfind(kQuestion);
+  const std::size_t question = rendered->text.rfind(kProbeQuestion);
   if (question == std::string::npos) return std::nullopt;
   const std::string_view answer = std::string_view(rendered->text).substr(question);
   for (const ReplyFormat format : kFormatsWithCalls) {
@@ -89,9 +50,9 @@ std::optional<ReplyFormat> format_of_call(const ChatTemplate& chat, Json content
 // A template that cannot show calls may still describe how they are to be written.
 ReplyFormat format_of_description(const ChatTemplate& chat) {
   ChatRequest request;
-  request.messages = Json::array({message("user", kQuestion)});
+  request.messages = Json::array({probe_message("user", kProbeQuestion)});
   request.tools = probe_tools();
-  const std::optional<MarkedText> rendered = try_out(chat, request);
+  const std::optional<MarkedText> rendered = chat.probe(request);
   if (!rendered) return ReplyFormat::Plain;
   const auto says = [&](std::string_view what) {
     return rendered->text.find(what) != std::string::npos;
@@ -106,17 +67,18 @@ ReplyFormat format_of_description(const ChatTemplate& chat) {
 
 bool takes_late_system(const ChatTemplate& chat) {
   ChatRequest request;
-  request.messages = Json::array({message("user", kQuestion), message("assistant", "answer"),
-                                  message("system", kRule), message("user", kQuestion)});
-  const std::optional<MarkedText> rendered = try_out(chat, request);
+  request.messages =
+      Json::array({probe_message("user", kProbeQuestion), probe_message("assistant", "answer"),
+                   probe_message("system", kRule), probe_message("user", kProbeQuestion)});
+  const std::optional<MarkedText> rendered = chat.probe(request);
   return rendered && rendered->text.find(kRule) != std::string::npos;
 }
 
 std::optional<MarkedText> prompt(const ChatTemplate& chat, std::optional<bool> thinking) {
   ChatRequest request;
-  request.messages = Json::array({message("user", kQuestion)});
+  request.messages = Json::array({probe_message("user", kProbeQuestion)});
   if (thinking) request.extra = Json{{"enable_thinking", *thinking}, {"thinking", *thinking}};
-  return try_out(chat, request);
+  return chat.probe(request);
 }
 
 void find_thinking(const ChatTemplate& chat, ReplyProfile& profile) {

@@ -1,6 +1,6 @@
 // Which reply format a chat template has taught its model, and what it understands of a history.
 //
-// Found by trying out: the template writes a call into a rendered chat, and the format whose parser
+// Found by probing: the template writes a call into a rendered chat, and the format whose parser
 // reads the same call back is the one. So templates never seen before work.
 #pragma once
 

@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "text/replies/reply_calls.h"
 #include "text/replies/reply_json.h"
-#include "text/replies/reply_markup.h"
 
 namespace moeflux {
 namespace {

@@ -135,9 +135,9 @@ Json calls_of(const Json& message, ArgumentForm form, const std::string& where) 
 
 // ---- messages
 
-class Normalizer {
+class MessageNormalizer {
  public:
-  explicit Normalizer(const ReplyProfile& profile) : profile_(profile) {}
+  explicit MessageNormalizer(const ReplyProfile& profile) : profile_(profile) {}
 
   void add(const Json& message, const std::string& where) {
     if (!message.is_object()) fail(Errc::BadInput, "{} must be an object", where);
@@ -225,7 +225,7 @@ class Normalizer {
 Json normalize_messages(const Json& messages, const ReplyProfile& profile) {
   if (!messages.is_array()) fail(Errc::BadInput, "\"messages\" must be an array");
   if (messages.empty()) fail(Errc::BadInput, "\"messages\" is empty");
-  Normalizer normalizer(profile);
+  MessageNormalizer normalizer(profile);
   for (std::size_t i = 0; i < messages.size(); ++i) {
     normalizer.add(messages[i], at("", "messages", i));
   }

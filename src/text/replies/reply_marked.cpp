@@ -3,7 +3,6 @@
 
 #include "text/replies/reply_calls.h"
 #include "text/replies/reply_json.h"
-#include "text/replies/reply_markup.h"
 
 namespace moeflux {
 namespace {

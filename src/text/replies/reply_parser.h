@@ -2,7 +2,7 @@
 // which tools it calls.
 //
 // Text goes in as it comes, cut anywhere; what comes out, joined, does not depend on the cuts.
-// Content and reasoning are passed on as soon as they cannot be the beginning of a marker any more,
+// Content and reasoning are passed on as soon as they can no longer be a prefix of a marker,
 // the arguments of a call while they are written, as JSON. Nothing but markers and the blank space
 // that templates put around them is lost: what looks like a call and is none comes out as content.
 //

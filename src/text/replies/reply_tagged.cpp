@@ -8,8 +8,6 @@
 
 #include "text/replies/reply_calls.h"
 #include "text/replies/reply_json.h"
-#include "text/replies/reply_markup.h"
-#include "text/replies/reply_schema.h"
 
 namespace moeflux {
 namespace {

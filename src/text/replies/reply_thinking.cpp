@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "base/error.h"
-#include "text/replies/reply_markup.h"
+#include "text/replies/reply_calls.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace moeflux {

@@ -1,12 +1,16 @@
 #include "text/replies/reply_tools.h"
 
+#include <algorithm>
+
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/replies/reply_calls.h"
 #include "text/replies/reply_json.h"
-#include "text/replies/reply_markup.h"
 
 namespace moeflux {
 namespace {
+
+// ---- tool_choice
 
 bool has_tools(const Json& tools) {
   return tools.is_array() && !tools.empty();
@@ -46,12 +50,346 @@ ToolChoice parse_choice(const Json& choice) {
   return choice_of_word(kind);
 }
 
-// The name when only one can be called; else "".
-std::string only_name(const ToolChoice& choice, const Json& tools) {
-  if (choice.mode == ToolChoice::Mode::Named) return choice.name;
-  if (tools.size() != 1) return {};
-  return tool_function(tools[0]).value("name", "");
+// ---- pieces of GBNF
+
+std::u32string code_points(std::string_view text) {
+  std::u32string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const Utf8Step step = decode_utf8(text, at);
+    out += step.code_point;
+    at += step.length;
+  }
+  return out;
 }
+
+// The text as a literal, quoted.
+std::string gbnf_literal(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    switch (c) {
+      case '"':
+        out += "\\\"";
+        break;
+      case '\\':
+        out += "\\\\";
+        break;
+      case '\n':
+        out += "\\n";
+        break;
+      case '\r':
+        out += "\\r";
+        break;
+      case '\t':
+        out += "\\t";
+        break;
+      default:
+        if (static_cast<unsigned char>(c) < 0x20) {
+          out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+        } else {
+          out += c;
+        }
+    }
+  }
+  return out + '"';
+}
+
+// Rules of texts that do not contain `end`; the first is NAME-0. They are the states of the
+// automaton that looks for `end`: rule NAME-k has seen its first k characters.
+std::string gbnf_rules_without(const std::string& name, std::string_view end) {
+  const std::u32string pattern = code_points(end);
+  const auto next = [&](std::size_t seen, char32_t c) {
+    std::u32string text = pattern.substr(0, seen) + c;
+    while (!text.empty() && !pattern.starts_with(text)) text.erase(0, 1);
+    return text.size();
+  };
+  std::u32string letters = pattern;
+  std::sort(letters.begin(), letters.end());
+  letters.erase(std::unique(letters.begin(), letters.end()), letters.end());
+
+  std::string rules;
+  for (std::size_t seen = 0; seen < pattern.size(); ++seen) {
+    std::string others, steps;
+    for (const char32_t c : letters) {
+      const std::size_t then = next(seen, c);
+      if (then == 0) continue;
+      const std::string escaped = fmt::format("\\U{:08x}", static_cast<std::uint32_t>(c));
+      others += escaped;
+      if (then < pattern.size()) steps += fmt::format(" | [{}] {}-{}", escaped, name, then);
+    }
+    rules += fmt::format("{}-{} ::= | [^{}] {}-0{}\n", name, seen, others, name, steps);
+  }
+  return rules;
+}
+
+// Rules for parts in any order, each at most once, the demanded ones exactly once. Since a rule is
+// needed for each set of parts that may still come, of more than kMaxParts only the demanded ones
+// are counted, and of more than kMaxDemanded not even they. Returns the name of the rule to begin
+// with; the rules are appended to `rules`.
+constexpr std::size_t kMaxParts = 6, kMaxDemanded = 4;
+std::string gbnf_any_order(const std::string& name, const std::vector<std::string>& demanded,
+                           const std::vector<std::string>& others, std::string& rules) {
+  const bool counts_all = demanded.size() + others.size() <= kMaxParts;
+  const bool counts_demanded = counts_all || demanded.size() <= kMaxDemanded;
+  std::vector<std::string> counted, free;
+  for (const std::string& part : demanded) (counts_demanded ? counted : free).push_back(part);
+  for (const std::string& part : others) (counts_all ? counted : free).push_back(part);
+
+  const auto rule_of = [&](std::size_t left) { return fmt::format("{}{}", name, left); };
+  const std::size_t all = (std::size_t{1} << counted.size()) - 1;
+  const std::size_t needed =
+      counts_demanded ? (std::size_t{1} << demanded.size()) - 1 : std::size_t{0};
+  for (std::size_t left = 0; left <= all; ++left) {  // the parts that may still come, as bits
+    std::vector<std::string> ways;
+    if ((left & needed) == 0) ways.emplace_back("\"\"");
+    for (std::size_t i = 0; i < counted.size(); ++i) {
+      const std::size_t bit = std::size_t{1} << i;
+      if ((left & bit) != 0) ways.push_back(counted[i] + " " + rule_of(left & ~bit));
+    }
+    for (const std::string& part : free) ways.push_back(part + " " + rule_of(left));
+    rules += fmt::format("{} ::= {}\n", rule_of(left), fmt::join(ways, "|"));
+  }
+  return rule_of(all);
+}
+
+// ---- the grammar of calls
+
+// A call that is demanded is written as templates write it. One that a model makes by itself (Auto)
+// may have any form its parser reads, as far as a grammar can say that: blanks at the edges of
+// markup, and tags in any order. So a model that calls well is never disturbed.
+class ToolGrammarWriter {
+ public:
+  ToolGrammarWriter(ReplyFormat format, const Json& tools, const ToolGrammarOptions& options)
+      : format_(format), shape_(call_shape(format)), tools_(tools), options_(options) {}
+
+  ToolGrammar write() {
+    std::string calls;
+    for (std::size_t i = 0; i < tools_.size(); ++i) {
+      calls += fmt::format("{}call-{}", i == 0 ? "" : " | ", i);
+      add_call(i, tool_function(tools_[i]));
+    }
+    add_rule("call", calls);
+    add_root();
+    if (needs_text_) rules_ += gbnf_rules_without("text", value_end());
+    if (is_auto()) add_rule("blanks", "[ \\t\\r\\n]{0,8}");
+    result_.gbnf = std::move(rules_);
+    return std::move(result_);
+  }
+
+ private:
+  bool is_auto() const { return options_.choice.mode == ToolChoice::Mode::Auto; }
+  bool is_tagged() const {
+    return format_ == ReplyFormat::QwenXml || format_ == ReplyFormat::DeepSeekXml;
+  }
+  std::string_view value_end() const { return tagged_markup(format_).parameter_end; }
+
+  void add_rule(const std::string& name, const std::string& body) {
+    rules_ += name + " ::= " + body + "\n";
+  }
+
+  // Markup, and where blanks do not matter, any at its edges.
+  std::string markup(std::string_view text) const {
+    if (!is_auto()) return gbnf_literal(text);
+    while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
+    while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
+    return text.empty() ? "blanks" : fmt::format("blanks {} blanks", gbnf_literal(text));
+  }
+
+  void add_root() {
+    const std::string between = markup(shape_.between);
+    const std::string call_list =
+        shape_.calls_share_block && options_.parallel ? "call (" + between + " call)*" : "call";
+    if (is_auto()) {
+      const std::string opener = call_markers(format_).openers.front();
+      result_.starts_after = opener;
+      result_.repeats = options_.parallel;
+      const std::string begin = shape_.block_begin.substr(opener.size());
+      add_rule("root", fmt::format("{} {} {}", markup(begin), call_list, last_markup()));
+      return;
+    }
+    add_rule("block", fmt::format("{} {} {}", gbnf_literal(shape_.block_begin), call_list,
+                                  gbnf_literal(shape_.block_end)));
+    const bool many_blocks = !shape_.calls_share_block && options_.parallel;
+    const std::string blocks = many_blocks ? "block (" + between + " block)*" : "block";
+    if (options_.opens_thought) result_.starts_after = kThoughtEnd;
+    add_rule("root", options_.opens_thought ? "\"\\n\"{0,2} " + blocks : blocks);
+  }
+
+  // The end of a block: what follows it is not the grammar's matter.
+  std::string last_markup() const {
+    std::string_view end = shape_.block_end;
+    while (!end.empty() && is_blank(end.front())) end.remove_prefix(1);
+    return "blanks " + gbnf_literal(end);
+  }
+
+  void add_call(std::size_t index, const Json& function) {
+    const std::string rule = fmt::format("call-{}", index);
+    std::string name = function.value("name", "");
+    if (format_ == ReplyFormat::Hermes) {
+      name = json_string(name);
+      name = name.substr(1, name.size() - 2);
+    }
+    const std::string arguments = is_tagged() ? parameters(rule, parameters_schema(&function))
+                                              : json_arguments(rule, function);
+    add_rule(rule, fmt::format("{} {} {} {} {}", before_name(), gbnf_literal(name), after_name(),
+                               arguments, markup(shape_.after_arguments)));
+  }
+
+  // Nothing stands between a name and the markup around it.
+  std::string before_name() const {
+    if (!is_auto()) return gbnf_literal(shape_.before_name);
+    if (format_ == ReplyFormat::Hermes) return json_between("", "{", "name") + " \"\\\"\"";
+    return "blanks " + gbnf_literal(shape_.before_name);
+  }
+  std::string after_name() const {
+    if (is_auto() && format_ == ReplyFormat::Hermes) return json_between("\"", ",", "arguments");
+    if (format_ == ReplyFormat::Kimi) {
+      return fmt::format("\":\" [0-9]{{1,3}} {}{}", gbnf_literal(marked_markup(format_).separator),
+                         is_auto() ? " blanks" : "");
+    }
+    std::string_view text = shape_.after_name;
+    if (!is_auto()) return gbnf_literal(text);
+    while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
+    return gbnf_literal(text) + " blanks";
+  }
+
+  // In a JSON object, what comes after a text up to the value of the next key.
+  static std::string json_between(std::string_view close, std::string_view sign,
+                                  std::string_view key) {
+    return fmt::format("{} blanks {} blanks {} blanks \":\" blanks", gbnf_literal(close),
+                       gbnf_literal(sign), gbnf_literal(fmt::format("\"{}\"", key)));
+  }
+
+  // ---- arguments as one JSON object
+
+  std::string json_arguments(const std::string& rule, const Json& function) {
+    if (!function.contains("parameters"))
+      return is_auto() ? "\"{\" blanks \"}\"" : gbnf_literal("{}");
+    Json schema = parameters_schema(&function);
+    if (!options_.use_schemas || !allows_object(schema)) schema = Json{{"type", "object"}};
+    if (!schema.contains("type")) schema["type"] = "object";
+    return add_schema(rule + "-arguments", std::move(schema));
+  }
+
+  static bool allows_object(const Json& schema) {
+    return (allowed_types(schema, schema) & kJsonObject) != 0;
+  }
+
+  std::string add_schema(const std::string& rule, Json schema) {
+    result_.schemas[rule] = std::move(schema);
+    return rule;
+  }
+
+  // ---- arguments as tags, in the order of the schema
+
+  std::string parameters(const std::string& rule, const Json& schema) {
+    const auto properties = schema.find("properties");
+    if (properties == schema.end() || !properties->is_object()) {
+      if (schema.empty()) return "\"\"";
+      needs_text_ = true;
+      return fmt::format("({} [^\\n<>\\\"]{{1,64}} {})*",
+                         gbnf_literal(tagged_markup(format_).parameter_begin),
+                         after_key(true) + " text-0 " + parameter_close());
+    }
+    std::string body;
+    std::vector<std::string> required, others;
+    std::size_t index = 0;
+    for (const auto& [key, property] : properties->items()) {
+      const std::string name = fmt::format("{}-{}", rule, index++);
+      add_parameter(name, key, property, schema);
+      const bool needed = is_required(schema, key);
+      (needed ? required : others).push_back(name);
+      body += name + (needed ? " " : "? ");
+    }
+    if (is_auto()) return gbnf_any_order(rule + "-r", required, others, rules_);
+    return body.empty() ? "\"\"" : "(" + body + ")";
+  }
+
+  static bool is_required(const Json& schema, const std::string& key) {
+    const auto required = schema.find("required");
+    return required != schema.end() && required->is_array() &&
+           std::find(required->begin(), required->end(), Json(key)) != required->end();
+  }
+
+  // From the name of a parameter to its value.
+  std::string after_key(bool is_string) const {
+    const TaggedMarkup& markup = tagged_markup(format_);
+    if (markup.names_string)
+      return is_string ? R"("\" string=\"true\">")" : R"("\" string=\"false\">")";
+    return is_auto() ? gbnf_literal(markup.parameter_open)
+                     : gbnf_literal(fmt::format("{}\n", markup.parameter_open));
+  }
+  std::string parameter_close() const {
+    const TaggedMarkup& markup = tagged_markup(format_);
+    if (is_auto()) return gbnf_literal(markup.parameter_end) + " blanks";
+    return gbnf_literal(fmt::format("{}{}\n", markup.lines ? "\n" : "", markup.parameter_end));
+  }
+  std::string within_blanks(const std::string& value) const {
+    return is_auto() ? "blanks " + value + " blanks" : value;
+  }
+  // Of a text, all other blanks are a part.
+  std::string on_lines(const std::string& value) const {
+    return is_auto() && tagged_markup(format_).lines ? "\"\\n\"? " + value + " \"\\n\"?" : value;
+  }
+
+  void add_parameter(const std::string& rule, const std::string& key, const Json& property,
+                     const Json& root) {
+    const unsigned types = allowed_types(property, root);
+    const bool is_string = (types & kJsonString) != 0;
+    const std::string begin =
+        gbnf_literal(std::string(tagged_markup(format_).parameter_begin) + key);
+    add_rule(rule, fmt::format("{} {} {} {}", begin, after_key(is_string),
+                               is_string ? text_value(property)
+                                         : json_value(rule + "-value", property, root),
+                               parameter_close()));
+  }
+
+  // Free text, or one of the texts that are listed.
+  std::string text_value(const Json& property) {
+    const auto values = property.is_object() ? property.find("enum") : property.end();
+    const bool listed =
+        options_.use_schemas && property.is_object() && values != property.end() &&
+        values->is_array() && !values->empty() &&
+        std::all_of(values->begin(), values->end(), [](const Json& v) { return v.is_string(); });
+    if (!listed) {
+      needs_text_ = true;
+      return "text-0";
+    }
+    std::string body;
+    for (const Json& value : *values) {
+      body += (body.empty() ? "" : " | ") + gbnf_literal(value.get<std::string>());
+    }
+    return on_lines("(" + body + ")");
+  }
+
+  std::string json_value(const std::string& rule, const Json& property, const Json& root) {
+    if (!options_.use_schemas) {
+      const unsigned types = allowed_types(property, root);
+      Json names = Json::array();
+      for (const auto& [type, name] :
+           {std::pair{kJsonNull, "null"}, std::pair{kJsonBoolean, "boolean"},
+            std::pair{kJsonNumber, "number"}, std::pair{kJsonArray, "array"},
+            std::pair{kJsonObject, "object"}}) {
+        if ((types & type) != 0) names.push_back(name);
+      }
+      return within_blanks(add_schema(rule, Json{{"type", names}}));
+    }
+    Json schema = property;
+    for (const char* key : {"$defs", "definitions"}) {
+      if (schema.is_object() && root.contains(key) && !schema.contains(key)) {
+        schema[key] = root[key];
+      }
+    }
+    return within_blanks(add_schema(rule, std::move(schema)));
+  }
+
+  const ReplyFormat format_;
+  const CallShape shape_;
+  const Json& tools_;
+  const ToolGrammarOptions& options_;
+  std::string rules_;
+  bool needs_text_ = false;
+  ToolGrammar result_;
+};
 
 }  // namespace
 
@@ -78,17 +416,13 @@ Json tools_to_render(const ToolChoice& choice, const Json& tools) {
   return nullptr;
 }
 
-std::string forced_prefix(ReplyFormat format, const ToolChoice& choice, const Json& tools) {
-  const bool demands =
-      choice.mode == ToolChoice::Mode::Required || choice.mode == ToolChoice::Mode::Named;
-  if (!demands || format == ReplyFormat::Plain || !has_tools(tools)) return {};
-  const CallShape shape = call_shape(format);
-  const std::string name = only_name(choice, tools);
-  if (name.empty()) return shape.block_begin + shape.before_name;
-  const bool json_name = format == ReplyFormat::Hermes;
-  std::string written = json_name ? json_string(name).substr(1) : name;
-  if (json_name) written.pop_back();
-  return shape.block_begin + shape.before_name + written + shape.after_name;
+ToolGrammar tool_grammar(ReplyFormat format, const Json& tools, const ToolGrammarOptions& options) {
+  const Json callable = tools_to_render(options.choice, tools);
+  if (format == ReplyFormat::Plain || callable.is_null()) {
+    fail(Errc::BadInput, "there is no grammar for calls: {}",
+         callable.is_null() ? "no tool may be called" : "the template has no format for them");
+  }
+  return ToolGrammarWriter(format, callable, options).write();
 }
 
 }  // namespace moeflux

@@ -23,10 +23,6 @@ ToolChoice read_tool_choice(const Json& choice, const Json& tools);
 // With None, a template must not be shown the tools at all: null then. With Named only that one.
 Json tools_to_render(const ToolChoice& choice, const Json& tools);
 
-// What an answer that must call a tool begins with, after its thought: up to the arguments when
-// there is one tool only, else up to where the name is chosen. Empty for Plain, Auto and None.
-std::string forced_prefix(ReplyFormat format, const ToolChoice& choice, const Json& tools);
-
 // A grammar of replies whose calls are well-formed, name one of the tools and have arguments by its
 // schema.
 struct ToolGrammar {

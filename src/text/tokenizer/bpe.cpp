@@ -1,9 +1,7 @@
 #include "text/tokenizer/bpe.h"
 
 #include <algorithm>
-#include <iterator>
 #include <limits>
-#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -96,19 +94,6 @@ void BpeModel::add_merges_by_id() {
   for (const MergeTable::Entry& rule : rules) {
     merges_.put(rule);
   }
-}
-
-std::vector<std::pair<TokenId, TokenId>> BpeModel::merges_by_rank() const {
-  std::vector<MergeTable::Entry> merges;
-  std::copy_if(merges_.slots().begin(), merges_.slots().end(), std::back_inserter(merges),
-               [](const MergeTable::Entry& entry) { return entry.is_merge(); });
-  std::sort(merges.begin(), merges.end(), [](const auto& a, const auto& b) {
-    return std::tie(a.rank, a.left, a.right) < std::tie(b.rank, b.left, b.right);
-  });
-  std::vector<std::pair<TokenId, TokenId>> pairs;
-  pairs.reserve(merges.size());
-  for (const MergeTable::Entry& merge : merges) pairs.emplace_back(merge.left, merge.right);
-  return pairs;
 }
 
 // Characters the vocabulary does not have. Without a token for them they vanish, as they do in the

@@ -4,19 +4,123 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "base/token_id.h"
-#include "text/tokenizer/merge_table.h"
-#include "text/tokenizer/text_index.h"
 
 namespace moeflux {
+
+// A map from the text of a token to its id. Open addressing over one block of text: a vocabulary
+// has a quarter of a million entries and every merge is looked up three times at load, so cache
+// misses are what counts.
+class TextIndex {
+ public:
+  TextIndex() = default;
+
+  // Room for `n_texts`.
+  explicit TextIndex(std::size_t n_texts) : slots_(std::bit_ceil(n_texts * 2 + 1)) {}
+
+  // False, and nothing changes, when the text is there already. Texts together stay under 4 GiB.
+  bool add(std::string_view text, TokenId id) {
+    Slot& slot = slots_[find_slot(text)];
+    if (slot.id >= 0) return false;
+    slot = {hash(text), static_cast<std::uint32_t>(texts_.size()),
+            static_cast<std::uint32_t>(text.size()), id};
+    texts_ += text;
+    return true;
+  }
+
+  std::optional<TokenId> find(std::string_view text) const {
+    const TokenId id = slots_[find_slot(text)].id;
+    return id < 0 ? std::nullopt : std::optional(id);
+  }
+
+  template <class F>
+  void for_each(F f) const {  // f(text, id), in no order
+    for (const Slot& slot : slots_) {
+      if (slot.id >= 0) f(text_of(slot), slot.id);
+    }
+  }
+
+ private:
+  struct Slot {
+    std::uint32_t hash = 0, begin = 0, length = 0;
+    TokenId id = -1;  // < 0: free
+  };
+
+  static std::uint32_t hash(std::string_view text) {
+    return static_cast<std::uint32_t>(std::hash<std::string_view>()(text));
+  }
+  std::string_view text_of(const Slot& slot) const {
+    return std::string_view(texts_).substr(slot.begin, slot.length);
+  }
+  std::size_t find_slot(std::string_view text) const {
+    const std::uint32_t wanted = hash(text);
+    const std::size_t mask = slots_.size() - 1;
+    std::size_t at = wanted & mask;
+    while (slots_[at].id >= 0 && (slots_[at].hash != wanted || text_of(slots_[at]) != text)) {
+      at = (at + 1) & mask;
+    }
+    return at;
+  }
+
+  std::string texts_;
+  std::vector<Slot> slots_ = std::vector<Slot>(1);  // never full
+};
+
+// The merges: from two neighbouring tokens to the token they make and its rank. A flat
+// open-addressing table, because encoding spends its time on looking pairs up.
+class MergeTable {
+ public:
+  static constexpr std::uint32_t kNoMerge = ~std::uint32_t{0};  // ranks are smaller
+
+  struct Entry {
+    TokenId left = kFree, right = kFree;
+    std::uint32_t rank = kNoMerge;
+    TokenId result = 0;
+
+    bool is_merge() const { return rank != kNoMerge; }
+  };
+
+  // Room for up to `capacity` pairs.
+  explicit MergeTable(std::size_t capacity = 0) : slots_(std::bit_ceil(capacity * 2 + 1)) {}
+
+  // Of equal pairs the last counts.
+  void put(const Entry& entry) {
+    Entry& place = slots_[slot(entry.left, entry.right)];
+    if (!place.is_merge()) MOEFLUX_ASSERT(++used_ < slots_.size());
+    place = entry;
+  }
+
+  // rank is kNoMerge when the two do not merge.
+  const Entry& find(TokenId left, TokenId right) const { return slots_[slot(left, right)]; }
+
+ private:
+  static constexpr TokenId kFree = -1;
+
+  std::size_t slot(TokenId left, TokenId right) const {
+    const std::size_t mask = slots_.size() - 1;
+    const std::uint64_t key = (static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32) |
+                              static_cast<std::uint32_t>(right);
+    auto at = static_cast<std::size_t>((key * 0x9E3779B97F4A7C15u) >> 32) & mask;
+    while (slots_[at].left != kFree && (slots_[at].left != left || slots_[at].right != right)) {
+      at = (at + 1) & mask;
+    }
+    return at;
+  }
+
+  std::vector<Entry> slots_;
+  std::size_t used_ = 0;
+};
 
 struct VocabEntry {
   std::string text;
@@ -72,9 +176,6 @@ class BpeModel {
 
   // By the text the vocabulary file has for it, in the byte-level alphabet when byte_level.
   std::optional<TokenId> find_as_written(const std::string& text) const;
-
-  // For each merge in rank order: left, right.
-  std::vector<std::pair<TokenId, TokenId>> merges_by_rank() const;
 
  private:
   class UnknownRun;

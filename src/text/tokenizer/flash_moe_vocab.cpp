@@ -1,5 +1,3 @@
-#include "text/tokenizer/flash_moe_vocab.h"
-
 #include <cstdint>
 #include <string_view>
 #include <utility>
@@ -7,16 +5,14 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/utf8.h"
-#include "text/tokenizer/byte_alphabet.h"
-#include "text/tokenizer/known_patterns.h"
 #include "text/tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer_files.h"
 
 namespace moeflux {
 namespace {
 
 constexpr std::string_view kMagic = "BPET";
 constexpr std::uint32_t kVersion = 1;
-constexpr std::size_t kMaxTokenBytes = 0xFFFF;
 
 class Reader {
  public:
@@ -69,24 +65,9 @@ class Reader {
   std::size_t at_ = 0;
 };
 
-void put_integer(std::string& out, std::uint32_t value, std::size_t n) {
-  for (std::size_t i = 0; i < n; ++i) {
-    out.push_back(static_cast<char>(static_cast<unsigned char>(value >> (8 * i))));
-  }
-}
-
-void put_text(std::string& out, std::string_view text) {
-  if (text.size() > kMaxTokenBytes) {
-    fail(Errc::Unsupported, "a token of {} bytes is too long for this vocabulary format",
-         text.size());
-  }
-  put_integer(out, static_cast<std::uint32_t>(text.size()), 2);
-  out += text;
-}
-
 // The formats have no flags. In the vocabularies they are made for, <|name|> is a control token,
-// and the others
-// (<think>, <tool_call>) belong to the visible text.
+// and
+// the others (<think>, <tool_call>) belong to the visible text.
 bool looks_special(std::string_view content) {
   return content.size() > 4 && content.starts_with("<|") && content.ends_with("|>");
 }
@@ -162,44 +143,6 @@ TokenizerSpec read_vocab_bin(const std::string& path) {
   }
   in.finish();
   return spec;
-}
-
-std::string write_bpet(const Tokenizer& tokenizer) {
-  std::string vocab, merges, added;
-  std::uint32_t n_vocab = 0;
-  for (std::size_t i = 0; i < tokenizer.n_ids(); ++i) {
-    const auto id = static_cast<TokenId>(i);
-    const std::string_view bytes = tokenizer.token_bytes(id);
-    if (bytes.empty() || tokenizer.is_added(id)) continue;
-    put_integer(vocab, static_cast<std::uint32_t>(i), 4);
-    put_text(vocab, bytes_to_visible(bytes));
-    ++n_vocab;
-  }
-  const auto pairs = tokenizer.model().merges_by_rank();
-  for (const auto& [left, right] : pairs) {
-    put_text(merges, bytes_to_visible(tokenizer.token_bytes(left)));
-    put_text(merges, bytes_to_visible(tokenizer.token_bytes(right)));
-  }
-  for (const AddedToken& token : tokenizer.added_tokens()) {
-    put_integer(added, static_cast<std::uint32_t>(token.id), 4);
-    put_text(added, token.content);
-  }
-  std::string out(kMagic);
-  put_integer(out, kVersion, 4);
-  put_integer(out, n_vocab, 4);
-  put_integer(out, static_cast<std::uint32_t>(pairs.size()), 4);
-  put_integer(out, static_cast<std::uint32_t>(tokenizer.added_tokens().size()), 4);
-  return out + vocab + merges + added;
-}
-
-std::string write_vocab_bin(const Tokenizer& tokenizer) {
-  std::string out;
-  put_integer(out, static_cast<std::uint32_t>(tokenizer.n_ids()), 4);
-  put_integer(out, static_cast<std::uint32_t>(tokenizer.n_ids() - 1), 4);
-  for (std::size_t i = 0; i < tokenizer.n_ids(); ++i) {
-    put_text(out, tokenizer.token_bytes(static_cast<TokenId>(i)));
-  }
-  return out;
 }
 
 Tokenizer Tokenizer::from_bpet_file(const std::string& path) {

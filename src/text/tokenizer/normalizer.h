@@ -38,7 +38,6 @@ class Normalizer {
   using Step = std::variant<Form, Lowercase, Replace, Prepend, Strip, BytesToVisible>;
 
   void add(Step step) { steps_.push_back(std::move(step)); }
-  bool empty() const { return steps_.empty(); }
 
   // A byte that data had a part in counts as data afterwards.
   void apply(TrackedText& text, RegexScratch& scratch) const;

@@ -1,10 +1,8 @@
-#include "text/tokenizer/pipeline_json.h"
-
 #include <string_view>
 #include <utility>
 
 #include "base/error.h"
-#include "text/tokenizer/known_patterns.h"
+#include "text/tokenizer/tokenizer_files.h"
 #include "text/tokenizer/unicode.h"
 
 namespace moeflux {

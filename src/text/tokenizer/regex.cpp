@@ -10,7 +10,6 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "text/tokenizer/regex_syntax.h"
 
 namespace moeflux {
 namespace {

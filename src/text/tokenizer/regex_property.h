@@ -1,5 +1,5 @@
 // Named character sets of a regular expression: \s, \w, \p{Letter}, [:alpha:], as items of a PCRE2
-// bracket. Part of the translation in regex_syntax.h. Checked against Oniguruma for every code
+// bracket. Part of to_pcre2_syntax(). Checked against Oniguruma for every code
 // point.
 #pragma once
 

@@ -1,5 +1,3 @@
-#include "text/tokenizer/tiktoken_ranks.h"
-
 #include <charconv>
 #include <optional>
 #include <string_view>
@@ -8,9 +6,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "text/tokenizer/byte_alphabet.h"
-#include "text/tokenizer/known_patterns.h"
 #include "text/tokenizer/tokenizer.h"
-#include "text/tokenizer/tokenizer_config.h"
+#include "text/tokenizer/tokenizer_files.h"
 
 namespace moeflux {
 namespace {

@@ -1,11 +1,13 @@
 #include "text/tokenizer/tokenizer.h"
 
 #include <algorithm>
+#include <charconv>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "text/tokenizer/stream_decoder.h"
+#include "text/tokenizer/byte_alphabet.h"
 
 namespace moeflux {
 namespace {
@@ -279,6 +281,64 @@ bool Tokenizer::is_special(TokenId id) const {
 std::optional<TokenId> Tokenizer::special_id(const std::string& name) const {
   const auto it = special_tokens_.find(name);
   return it == special_tokens_.end() ? std::nullopt : find_token(it->second);
+}
+
+StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, bool skip_special)
+    : tokenizer_(&tokenizer),
+      skip_special_(skip_special),
+      spaces_to_drop_(tokenizer.leading_spaces()) {}
+
+std::string StreamDecoder::feed(TokenId id) {
+  if (skip_special_ && tokenizer_->is_special(id)) return {};
+  std::string_view bytes = tokenizer_->token_bytes(id);
+  while (spaces_to_drop_ > 0 && !bytes.empty()) {
+    if (!bytes.starts_with(' ')) {
+      spaces_to_drop_ = 0;
+      break;
+    }
+    bytes.remove_prefix(1);
+    --spaces_to_drop_;
+  }
+  waiting_ += bytes;
+
+  std::string text;
+  std::size_t at = 0;
+  while (at < waiting_.size()) {
+    const Utf8Step step = decode_utf8(waiting_, at);
+    if (step.truncated) break;
+    if (step.valid) {
+      text.append(waiting_, at, step.length);
+    } else {
+      text += kReplacementCharacter;
+    }
+    at += step.length;
+  }
+  waiting_.erase(0, at);
+  return text;
+}
+
+std::string StreamDecoder::finish() {
+  spaces_to_drop_ = tokenizer_->leading_spaces();
+  return replace_invalid_utf8(std::exchange(waiting_, {}));
+}
+
+std::string TokenDecoder::to_bytes(std::string_view token) const {
+  std::string text(token);
+  for (const auto& [what, by] : replacements) {
+    for (std::size_t at = text.find(what); at != std::string::npos;
+         at = text.find(what, at + by.size())) {
+      text.replace(at, what.size(), by);
+    }
+  }
+  if (byte_fallback && text.size() == 6 && text.starts_with("<0x") && text.ends_with('>')) {
+    unsigned char byte = 0;
+    const auto [end, error] = std::from_chars(text.data() + 3, text.data() + 5, byte, 16);
+    if (error == std::errc() && end == text.data() + 5) return {static_cast<char>(byte)};
+  }
+  if (byte_level) {
+    if (auto bytes = visible_to_bytes(text)) return *std::move(bytes);
+  }
+  return text;
 }
 
 }  // namespace moeflux

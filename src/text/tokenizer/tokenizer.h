@@ -39,8 +39,8 @@ class Tokenizer {
   std::vector<TokenId> encode_markup(std::string_view text) const;  // every added token counts
   std::vector<TokenId> encode_data(std::string_view text) const;    // none does
 
-  // With what the tokenizer puts around a text that is not a chat, such as a token for its
-  // beginning. Chat templates write these tokens themselves.
+  // With the tokens that the tokenizer puts around a text that is not a chat, such as bos. Chat
+  // templates write these tokens themselves.
   std::vector<TokenId> with_special_tokens(std::vector<TokenId> ids) const;
 
   std::string decode(std::span<const TokenId> ids, bool skip_special = false) const;
@@ -52,20 +52,17 @@ class Tokenizer {
   std::optional<TokenId> find_token(std::string_view content) const;
   bool is_added(TokenId id) const;
   bool is_special(TokenId id) const;
-  std::size_t n_ids() const {
-    return kinds_.size();
-  }  // the largest id + 1; not every id has a token
+  // The largest id + 1; not every id has a token.
+  std::size_t n_ids() const { return kinds_.size(); }
 
   std::optional<TokenId> bos() const { return special_id("bos_token"); }
   std::optional<TokenId> eos() const { return special_id("eos_token"); }
-  std::optional<TokenId> pad() const { return special_id("pad_token"); }
   bool add_bos() const { return add_bos_; }
   // "bos_token" -> "<s>", ...: the names chat templates know.
   const std::map<std::string, std::string>& special_tokens() const { return special_tokens_; }
 
   bool can_encode() const { return decode_only_.empty(); }
   const std::vector<AddedToken>& added_tokens() const { return added_tokens_; }  // ascending ids
-  const BpeModel& model() const { return model_; }
   std::size_t leading_spaces() const { return leading_spaces_; }  // decode() drops so many
 
  private:
@@ -98,6 +95,27 @@ class Tokenizer {
   std::vector<TokenId> prefix_, suffix_;
   std::map<std::string, std::string> special_tokens_;
   bool add_bos_;
+};
+
+// Token ids in, text out, as they come. Text never ends inside of a character: bytes of an
+// unfinished one wait for the next token. All texts together are what Tokenizer::decode() makes of
+// all ids.
+class StreamDecoder {
+ public:
+  // `tokenizer` must outlive this.
+  explicit StreamDecoder(const Tokenizer& tokenizer, bool skip_special = false);
+
+  // The text that is certain now; perhaps "".
+  std::string feed(TokenId id);
+
+  // What waited, an unfinished character as U+FFFD. The decoder can then start over.
+  std::string finish();
+
+ private:
+  const Tokenizer* tokenizer_;
+  bool skip_special_;
+  std::size_t spaces_to_drop_;  // at the very start
+  std::string waiting_;
 };
 
 }  // namespace moeflux

@@ -1,5 +1,5 @@
 // Unicode facts that tokenization needs: normal forms and character classes, of the versions that
-// the tokenizers library knows (unicode_versions.h). Text given here is valid UTF-8.
+// the tokenizers library knows. Text given here is valid UTF-8.
 #pragma once
 
 #include <string>

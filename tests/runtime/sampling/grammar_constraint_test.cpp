@@ -6,7 +6,7 @@
 
 #include "runtime/sampling/sampler.h"
 #include "support/expect_error.h"
-#include "text/vocabulary_support.h"
+#include "text/grammar/vocabulary_support.h"
 
 namespace moeflux {
 namespace {

@@ -7,7 +7,7 @@
 #include "server/demo_server.h"
 #include "text/grammar/grammar_cache.h"
 #include "text/replies/reply_tools.h"
-#include "text/vocabulary_support.h"
+#include "text/grammar/vocabulary_support.h"
 
 namespace moeflux::test {
 namespace {

@@ -97,12 +97,43 @@ TEST(Errors, RaiseExceptionIsBadInput) {
 
 TEST(Errors, TagsThatNeedOtherTemplatesAreUnsupported) {
   for (const char* source : {"{% include 'x' %}", "{% import 'x' as y %}", "{% extends 'x' %}",
-                             "{% from 'x' import y %}", "{{ nums | random }}", "{{ lipsum() }}"}) {
+                             "{% from 'x' import y %}", "{% block b %}{% endblock %}"}) {
     try {
       render_sample(source);
       ADD_FAILURE() << source;
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), Errc::Unsupported) << source;
+    }
+  }
+}
+
+// Of Jinja and Python, what no chat template was seen to use.
+TEST(Errors, WhatIsNotSupportedIsNamed) {
+  constexpr ErrorCase kCases[] = {
+      {"{{ 'a b' | wordwrap(2) }}", "there is no filter named 'wordwrap'"},
+      {"{{ nums | batch(2) }}", "there is no filter named 'batch'"},
+      {"{{ people | groupby('age') }}", "there is no filter named 'groupby'"},
+      {"{{ nums | random }}", "there is no filter named 'random'"},
+      {"{{ 'a' is lower }}", "there is no test named 'lower'"},
+      {"{{ 'a'.zfill(3) }}", "'str object' has no attribute 'zfill'"},
+      {"{{ cycler('a') }}", "'cycler' is undefined"},
+      {"{{ lipsum() }}", "'lipsum' is undefined"},
+      {"{% autoescape true %}{% endautoescape %}", "unknown tag 'autoescape'"},
+      {"{% do 1 %}", "unknown tag 'do'"},
+      {"{{ range(4)[:2] }}", "'range' object cannot be sliced"},
+      {"{{ '%x' % 255 }}", "the field '%x' of a format is not supported"},
+      {"{{ '%+d' % 1 }}", "the field '%+' of a format is not supported"},
+      {"{{ '{:,}'.format(1) }}", "the field ':,' of a format is not supported"},
+      {"{{ '{0.name}'.format(user) }}", "the field '0.name' of a format is not supported"},
+      {"{{ 0x1F }}", "a number is not decimal or does not fit in 64 bits"},
+      {"{{ 1_000 }}", "a number is not decimal or does not fit in 64 bits"},
+  };
+  for (const ErrorCase& example : kCases) {
+    try {
+      render_sample(example.source);
+      ADD_FAILURE() << example.source;
+    } catch (const Error& error) {
+      EXPECT_EQ(std::string(error.what()), std::string("sample:1: ") + example.message);
     }
   }
 }

@@ -63,18 +63,15 @@ constexpr RenderCase kExpressionCases[] = {
      "True True True False True False"},
     {"{{ d is mapping }} {{ nums is mapping }} {{ xx is mapping }} {{ user is not mapping }}",
      "True False False False"},
-    {"{{ yes is true }} {{ 1 is true }} {{ no is false }} {{ 0 is false }} {{ 'AB' is upper }} {{ "
-     "'ab' is lower }} {{ 'aB' is lower }}",
-     "True False True False True True False"},
+    {"{{ yes is true }} {{ 1 is true }} {{ no is false }} {{ 0 is false }}",
+     "True False True False"},
     {"{{ 1 is eq 1 }} {{ 1 is equalto(2) }} {{ 1 is ne 2 }} {{ 1 is lt 2 }} {{ 2 is ge 2 }} {{ 1 "
-     "is in [1,2] }} {{ 1 is sameas 1 }} {{ 1 is sameas true }} {{ 'trim' is filter }} {{ 'nope' "
-     "is filter }} {{ 'odd' is test }}",
-     "True False True True True True True False True False True"},
+     "is in [1,2] }} {{ 1 is sameas 1 }} {{ 1 is sameas true }}",
+     "True False True True True True True False"},
     {"{{ 'x' is string and 'y' is string or 1 is none }}", "True"},
-    {"{{ 'a1'.isalnum() }} {{ 'a'.isalpha() }} {{ '12'.isdigit() }} {{ '\302\275'.isnumeric() }} "
-     "{{ ' \\t'.isspace() }} {{ 'ab'.islower() }} {{ 'AB'.isupper() }} {{ ''.isdigit() }} {{ "
-     "'\303\251'.isascii() }}",
-     "True True True True True True True False False"},
+    {"{{ 'a1'.isalnum() }} {{ 'a'.isalpha() }} {{ '12'.isdigit() }} {{ ' \\t'.isspace() }} {{ "
+     "'ab'.islower() }} {{ 'AB'.isupper() }} {{ ''.isdigit() }}",
+     "True True True True True True False"},
     {"{{ xx ~ 'a' }} {{ xx == yy }} {{ xx == none }} {{ xx != none }} {{ [xx] }} {{ 'a' in xx }} "
      "{{ xx in [1] }}",
      "a True False True [Undefined] False False"},
@@ -86,8 +83,6 @@ constexpr RenderCase kExpressionCases[] = {
      "1 2 2 A 1 2"},
     {"{{- name -}}   x   {{- name }}", "WorldxWorld"},
     {"{{ 1, 2 }} {{ 'a' , }}", "(1, 2) ('a',)"},
-    {"{{ 0x1F }} {{ 0b101 }} {{ 0o17 }} {{ 1_000 }} {{ 1_0.5 }} {{ 1.5e3 }} {{ 2E-2 }}",
-     "31 5 15 1000 10.5 1500.0 0.02"},
     {"{{ -1 }} {{ - 1 }} {{ +1 }} {{ 1 - -1 }} {{ not not true }} {{ -n + 1 }} {{ -(2) }} {{ -f }}",
      "-1 -1 1 2 True -6 -2 -2.5"},
     {"{{ not no and yes }} {{ not (no and yes) }} {{ no or not no }} {{ 1 and 0 or 2 }} {{ n == 7 "
@@ -99,20 +94,15 @@ constexpr RenderCase kExpressionCases[] = {
      "(1,) }} {{ {'a': 1} == {'a': 1.0} }} {{ none == false }} {{ '1' == 1 }}",
      "True True False True True False True False False"},
     {"{{ loop is defined }} {{ namespace is defined }} {{ true is defined }}", "False True True"},
-    {"{{ '\303\234n\303\257c\303\266d\303\251'.encode is defined }} {{ 'x'.isidentifier is defined "
-     "}} {{ 'a'.__class__ is defined }} {{ name.nope is defined }}",
-     "True True False False"},
     {"{{ bos_token }}{{ bos_token ~ name }}", "<s><s>World"},
     {"{{ 9007199254740991.0 // 1 }} {{ false // -0.125 }} {{ -1.0 // 3 }} {{ 0.0 // 3 }}",
      "9007199254740991.0 -0.0 -1.0 0.0"},
-    {"{{ 2.0 ** -1 }} {{ 0.0 ** 2 }} {{ 9.0 ** 0.5 }} {{ (1e20).is_integer() }} "
-     "{{ 2.5.is_integer() }}",
-     "0.5 0.0 3.0 True False"},
+    {"{{ 2.0 ** -1 }} {{ 0.0 ** 2 }} {{ 9.0 ** 0.5 }}", "0.5 0.0 3.0"},
     {"{{ 1.0 // 0.3 }} {{ 5 % 2.5 }} {{ 1e308 * 10 }} {{ -0.0 }} {{ 100000000000000000.0 }} {{ "
      "12345678901234567.0 }} {{ 1/7 }} {{ 3.0e-7 }}",
      "3.0 0.0 inf -0.0 1e+17 1.2345678901234568e+16 0.14285714285714285 3e-07"},
     {"{{ nil['x'] is defined }} {{ nil.x is defined }}", "False False"},
-    {"{{ range(4)[:2] }} {{ 'a' % range(2) }} {{ 'b' % [1] }}", "range(0, 2) a b"},
+    {"{{ 'a' % range(2) }} {{ 'b' % [1] }}", "a b"},
 };
 
 TEST(Expressions, RenderAsJinja2Does) {

@@ -68,11 +68,7 @@ TEST(Limits, OutputAndStrings) {
       "{% set ns.s = ns.s + ns.s %}{% endfor %}");
   expect_refused("{% for i in range(100000) %}{% for j in range(1000) %}" + repeated("text ", 40) +
                  "{% endfor %}{% endfor %}");
-  expect_refused("{{ 'a'.center(10 ** 10) }}");
-  expect_refused("{{ 'a'.ljust(10 ** 10) }}");
-  expect_refused("{{ 'a'.zfill(10 ** 10) }}");
   expect_refused("{{ '%1000000000000d' % 1 }}");
-  expect_refused("{{ '%*d' % (10 ** 12, 1) }}");
   expect_refused("{{ '{:1000000000000}'.format(1) }}");
   expect_refused("{{ ('a\n' * 100000) | indent(100000) }}");
   expect_refused("{{ (['a' * 1000000] * 1000) | join }}");
@@ -82,8 +78,7 @@ TEST(Limits, OutputAndStrings) {
 
 // Refused before it is made, however much is allowed.
 TEST(Limits, MemoryAskedForAtOnce) {
-  for (const char* source : {"{{ [1] * 10 ** 9 }}", "{{ range(10 ** 12) | list }}",
-                             "{{ [1] | batch(10 ** 12, 0) | list }}"}) {
+  for (const char* source : {"{{ [1] * 10 ** 9 }}", "{{ range(10 ** 12) | list }}"}) {
     expect_refused(source);
   }
 }

@@ -6,12 +6,6 @@ namespace moeflux::jinja {
 namespace {
 
 constexpr RenderCase kStatementCases[] = {
-    {"{% for g in people | groupby('age') %}{{ g.grouper }}:{{ g.list | map(attribute='name') | "
-     "join(',') }};{{ g[0] }};{% endfor %}",
-     "25:Bob,Carl;25;30:alice;30;"},
-    {"{% for k, v in people | groupby('city', default='none') %}{{ k }}={{ v | length }} {% endfor "
-     "%}",
-     "none=1 Oslo=1 Rome=1 "},
     {"{% for x in nums %}{{ loop.index }}{{ loop.index0 }}{{ loop.revindex }}{{ loop.revindex0 "
      "}}{{ loop.first }}{{ loop.last }}{{ loop.length }}{{ loop.depth }}{{ loop.depth0 }};{% "
      "endfor %}",
@@ -103,10 +97,8 @@ constexpr RenderCase kStatementCases[] = {
     {"{% if no %}a{% elif n == 7 %}b{% elif yes %}c{% else %}d{% endif %}", "b"},
     {"{% if nums and d and not none_list and not empty %}ok{% endif %}{% if 1, 2 %}t{% endif %}",
      "okt"},
-    {"{{ dict(a=1, b=2) }} {{ dict([('x', 1)]) }} {{ dict({'k': 1}, z=2) }} {% set c = cycler('a', "
-     "'b') %}{{ c.next() }}{{ c.next() }}{{ c.next() }}{{ c.current }} {% set j = joiner('|') %}{{ "
-     "j() }}{{ j() }}{{ j() }}",
-     "{'a': 1, 'b': 2} {'x': 1} {'k': 1, 'z': 2} abab ||"},
+    {"{{ dict(a=1, b=2) }} {{ dict([('x', 1)]) }} {{ dict({'k': 1}, z=2) }}",
+     "{'a': 1, 'b': 2} {'x': 1} {'k': 1, 'z': 2}"},
     {"{% if messages | selectattr('role', 'equalto', 'nobody') %}generators are true{% endif %} {% "
      "if messages | selectattr('role', 'equalto', 'nobody') | list %}no{% endif %}",
      "generators are true "},
@@ -123,11 +115,6 @@ constexpr RenderCase kStatementCases[] = {
     {"{% set l = [] %}{% for x in nums %}{% set l = l + [x] %}{% endfor %}{{ l }} {% set ns = "
      "namespace(l=[]) %}{% for x in nums %}{% set ns.l = ns.l + [x * 2] %}{% endfor %}{{ ns.l }}",
      "[] [6, 2, 4]"},
-    {"{% block title %}in block {{ name }}{% endblock %} {% block b scoped %}{% for i in [1] %}{{ "
-     "i }}{% endfor %}{% endblock b %}",
-     "in block World 1"},
-    {"{% autoescape false %}{{ html }}{% endautoescape %}", "<a href=\"x\">T & 'q'</a>"},
-    {"{% print name, n %} ", "World7 "},
     {"{% for i in [1,2,3] %}{% for j in [1,2] %}{{ loop.index }}{{ i * j }} {% endfor %}{{ "
      "loop.index }}|{% endfor %}",
      "11 22 1|12 24 2|13 26 3|"},

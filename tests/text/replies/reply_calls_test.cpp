@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "text/reply_support.h"
+#include "text/replies/reply_support.h"
 
 namespace moeflux {
 namespace {

@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "support/paths.h"
 #include "text/replies/reply_history.h"
-#include "text/tiny_tokenizer.h"
+#include "text/tokenizer/tiny_tokenizer.h"
 
 namespace moeflux {
 namespace {

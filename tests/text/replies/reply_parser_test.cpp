@@ -1,8 +1,9 @@
 #include "text/replies/reply_parser.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "text/reply_support.h"
+#include "text/replies/reply_support.h"
 
 namespace moeflux {
 namespace {

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "support/expect_error.h"
-#include "text/grammar_support.h"
+#include "text/grammar/grammar_support.h"
+#include "text/replies/reply_calls.h"
 #include "text/replies/reply_history.h"
-#include "text/replies/reply_markup.h"
 
 namespace moeflux {
 namespace {
@@ -53,22 +53,6 @@ TEST(ReplyTools, ShowsTheTemplateWhatMayBeCalled) {
   EXPECT_EQ(tools_to_render({Mode::Auto}, tools()), tools());
   EXPECT_EQ(tools_to_render({Mode::Named, "now"}, tools()), Json::array({tools()[1]}));
   EXPECT_TRUE(tools_to_render({Mode::Auto}, Json::array()).is_null());
-}
-
-TEST(ReplyTools, PrefixesAreWhatTemplatesWrite) {
-  const ToolChoice now{Mode::Named, "now"};
-  const ToolChoice any{Mode::Required};
-  EXPECT_EQ(forced_prefix(ReplyFormat::Hermes, now, tools()),
-            "<tool_call>\n{\"name\": \"now\", \"arguments\": ");
-  EXPECT_EQ(forced_prefix(ReplyFormat::Hermes, any, tools()), "<tool_call>\n{\"name\": \"");
-  EXPECT_EQ(forced_prefix(ReplyFormat::QwenXml, now, tools()), "<tool_call>\n<function=now>\n");
-  EXPECT_EQ(forced_prefix(ReplyFormat::QwenXml, any, tools()), "<tool_call>\n<function=");
-  EXPECT_EQ(forced_prefix(ReplyFormat::Kimi, now, tools()),
-            "<|tool_calls_section_begin|><|tool_call_begin|>functions.now:0"
-            "<|tool_call_argument_begin|>");
-  EXPECT_TRUE(forced_prefix(ReplyFormat::DeepSeekFenced, now, tools()).ends_with("now\n```json\n"));
-  EXPECT_EQ(forced_prefix(ReplyFormat::Plain, now, tools()), "");
-  EXPECT_EQ(forced_prefix(ReplyFormat::Hermes, {Mode::Auto}, tools()), "");
 }
 
 // ---- grammars
@@ -224,8 +208,8 @@ TEST(ReplyTools, PrefixGrammarAndParserAgree) {
           begin + "city\" string=\"true\">Rome" + end + begin + "days\" string=\"false\">4" + end;
     }
     const CallShape shape = call_shape(format);
-    const std::string text =
-        forced_prefix(format, named, tools()) + written + shape.after_arguments + shape.block_end;
+    const std::string text = shape.block_begin + shape.before_name + named.name + shape.after_name +
+                             written + shape.after_arguments + shape.block_end;
     for (const bool use_schemas : {true, false}) {
       test::GrammarRun calls = run(grammar(format, {.choice = named, .use_schemas = use_schemas}));
       EXPECT_TRUE(calls.accepts(text)) << text << "\nup to " << calls.reach(text);

@@ -175,11 +175,5 @@ TEST(Bpe, AMegabyteWithoutABorderIsFast) {
   EXPECT_EQ(ids.front(), 258);
 }
 
-TEST(Bpe, ListsItsMergesByRank) {
-  const BpeModel model = model_of(byte_vocab({"bc", "ab"}), {{"b", "c"}, {"a", "b"}});
-  EXPECT_EQ(model.merges_by_rank(),
-            (std::vector<std::pair<TokenId, TokenId>>{{'b', 'c'}, {'a', 'b'}}));
-}
-
 }  // namespace
 }  // namespace moeflux

@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "support/paths.h"
 #include "text/tokenizer/normalizer.h"
-#include "text/tokenizer/pipeline_json.h"
+#include "text/tokenizer/tokenizer_files.h"
 
 namespace moeflux {
 namespace {
@@ -66,7 +66,7 @@ TEST(Pretokenizer, AFinalByteAlphabetCanBeLeftToTheModel) {
 
 // Pieces the reference implementation makes, for every kind of step and some hundred patterns.
 TEST(Pretokenizer, AgreesWithTheReference) {
-  std::ifstream file(test::source_path("tests/text/reference/splits.jsonl"));
+  std::ifstream file(test::source_path("tests/text/tokenizer/reference/splits.jsonl"));
   ASSERT_TRUE(file.is_open());
   int n_cases = 0;
   for (std::string line; std::getline(file, line);) {

@@ -1,5 +1,3 @@
-#include "text/tokenizer/regex_syntax.h"
-
 #include <gtest/gtest.h>
 
 #include "base/error.h"

@@ -1,10 +1,9 @@
-#include "text/tokenizer/tiktoken_ranks.h"
-
 #include <gtest/gtest.h>
 
 #include "base/error.h"
 #include "support/paths.h"
 #include "text/tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer_files.h"
 
 namespace moeflux {
 namespace {
@@ -15,7 +14,7 @@ using test::TempDir;
 // a 0, b 1, " " 2, "ab" 3, " ab" 4, and the three bytes of a Han character 5 to 7.
 const char* const kRanks = "YQ== 0\nYg== 1\nIA== 2\nYWI= 3\nIGFi 4\n5A== 5\nuA== 6\nrQ== 7\n";
 
-std::string error_of(const std::string& content) {
+std::string rank_error_of(const std::string& content) {
   const TempDir dir;
   const std::string path = dir.write("tiktoken.model", content);
   try {
@@ -50,14 +49,14 @@ TEST(TiktokenRanks, AcceptsWindowsLinesAndNoFinalNewline) {
 }
 
 TEST(TiktokenRanks, DamagedLinesAreErrors) {
-  EXPECT_EQ(error_of("YQ== 0\nYg==\n"), "line 2 is not a token in base64 and its rank");
+  EXPECT_EQ(rank_error_of("YQ== 0\nYg==\n"), "line 2 is not a token in base64 and its rank");
   for (const char* content : {"YQ== x", "YQ= 0", "Y!== 0", "YQ== -1", "YQ== 4294967296",
                               "YQ== 99999999", " 0", "YQ== 1 2"}) {
-    EXPECT_NE(error_of(content).find("line 1 is not"), std::string::npos) << content;
+    EXPECT_NE(rank_error_of(content).find("line 1 is not"), std::string::npos) << content;
   }
-  EXPECT_NE(error_of("YQ== 0\nYg== 0\n").find("same id 0"), std::string::npos);
-  EXPECT_NE(error_of("YQ== 0\nYQ== 1\n").find("twice"), std::string::npos);
-  EXPECT_NE(error_of("").find("empty"), std::string::npos);
+  EXPECT_NE(rank_error_of("YQ== 0\nYg== 0\n").find("same id 0"), std::string::npos);
+  EXPECT_NE(rank_error_of("YQ== 0\nYQ== 1\n").find("twice"), std::string::npos);
+  EXPECT_NE(rank_error_of("").find("empty"), std::string::npos);
 }
 
 }  // namespace
