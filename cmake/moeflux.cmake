@@ -91,6 +91,21 @@ function(moeflux_test name)
     PROPERTIES LABELS ${ARG_LABELS} TIMEOUT ${ARG_TIMEOUT})
 endfunction()
 
+# moeflux_test_on_device(NAME [FILTER pattern])
+# Runs a test program once more on the device of tests/support/test_device.h, with the experts driven by the host and
+# by the device. FILTER: the tests that can run there.
+function(moeflux_test_on_device name)
+  cmake_parse_arguments(ARG "" "FILTER" "" ${ARGN})
+  target_sources(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests/support/on_test_device.cpp)
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/tests/support/on_test_device.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  target_link_libraries(${name} PRIVATE moeflux_test_models)
+  foreach(driver host device)
+    add_test(NAME ${name}.on_device.${driver} COMMAND ${name} --gtest_brief=1 --gtest_filter=${ARG_FILTER})
+    set_tests_properties(${name}.on_device.${driver} PROPERTIES LABELS device TIMEOUT 900
+      ENVIRONMENT MOEFLUX_TEST_DEVICE=${driver})
+  endforeach()
+endfunction()
+
 # moeflux_python_test(NAME script.py arguments...)
 # A test that python3 runs. A script skips itself by exiting with 77; without python3 all are skipped.
 function(moeflux_python_test name)

@@ -1,5 +1,7 @@
 #include "backends/backend.h"
 
+#include <vector>
+
 #include "backends/cpu/cpu_backend.h"
 #include "base/error.h"
 
@@ -17,19 +19,32 @@ std::string_view precision_name(Precision precision) {
   return "?";
 }
 
-std::span<const BackendInfo> backend_list() {
-  static constexpr BackendInfo kBackends[] = {
+namespace {
+
+std::vector<BackendInfo>& backends() {
+  static std::vector<BackendInfo> list = {
       {"cpu", "this machine's processors", [] { return std::string(); }, cpu::scratch_needed,
        [](const BackendOptions& options) -> std::unique_ptr<Backend> {
          return std::make_unique<cpu::CpuBackend>(options, cpu::select_kernels(options.isa));
        }},
   };
-  return kBackends;
+  return list;
+}
+
+}  // namespace
+
+std::span<const BackendInfo> backend_list() {
+  return backends();
+}
+
+void add_backend(const BackendInfo& info) {
+  backends().push_back(info);
 }
 
 const BackendInfo& find_backend(std::string_view name) {
+  if (name.empty()) return backends().back();
   std::string names;
-  for (const BackendInfo& info : backend_list()) {
+  for (const BackendInfo& info : backends()) {
     if (info.name == name) return info;
     names += names.empty() ? "" : ", ";
     names += info.name;
@@ -40,7 +55,7 @@ const BackendInfo& find_backend(std::string_view name) {
 std::unique_ptr<Backend> make_backend(const BackendOptions& options, std::string_view name) {
   const BackendInfo& info = find_backend(name);
   const std::string missing = info.missing();
-  if (!missing.empty()) fail(Errc::BadInput, "backend {}: {}", name, missing);
+  if (!missing.empty()) fail(Errc::BadInput, "backend {}: {}", info.name, missing);
   return info.make(options);
 }
 

@@ -78,8 +78,8 @@ class Backend {
   virtual int n_threads() const = 0;
   virtual void parallel_for(std::int64_t n, const std::function<void(std::int64_t)>& body) = 0;
   // Called now and then by the thread that calls operations, while it computes or waits for them.
-  // Where experts() can wait for the host, or the host cannot reach device memory, never from inside
-  // of parallel_for().
+  // Where experts() can wait for the host, or the host cannot reach device memory, never from
+  // inside of parallel_for().
   virtual void set_poll(std::function<void()> poll) = 0;
 
   virtual void embed(const EmbedOp& op) = 0;
@@ -101,8 +101,8 @@ class Backend {
   void ffn(const FfnOp& op) { ffns({&op, 1}); }
   virtual void route(const RouteOp& op) = 0;
   virtual void combine(const CombineOp& op) = 0;
-  // Whether a device looks experts up by itself. Then experts() may wait for the host, which answers
-  // in poll.
+  // Whether a device looks experts up by itself. Then experts() may wait for the host, which
+  // answers in poll.
   virtual bool drives_experts() const { return false; }
   virtual void experts(const ExpertsOp& /*op*/) { MOEFLUX_ASSERT(drives_experts()); }
 };
@@ -132,10 +132,11 @@ struct BackendInfo {
 };
 std::span<const BackendInfo> backend_list();
 
-inline constexpr std::string_view kDefaultBackend = "cpu";
-// Both throw Error(BadInput) for an unknown name, the latter for one this machine cannot run, too.
-const BackendInfo& find_backend(std::string_view name = kDefaultBackend);
-std::unique_ptr<Backend> make_backend(const BackendOptions& options,
-                                      std::string_view name = kDefaultBackend);
+// Adds one of a program's own, before any is used. What was added last is the default.
+void add_backend(const BackendInfo& info);
+// Without a name: the default. Both throw Error(BadInput) for an unknown name, the latter for one
+// this machine cannot run, too.
+const BackendInfo& find_backend(std::string_view name = {});
+std::unique_ptr<Backend> make_backend(const BackendOptions& options, std::string_view name = {});
 
 }  // namespace moeflux

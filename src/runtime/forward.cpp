@@ -59,6 +59,7 @@ void Forward::run(std::span<const Span> batch, ForwardObserver* observer,
   try {
     run_layers(batch, cancelled, inputs, x);
   } catch (...) {
+    abandon_operations();
     for (const Span& span : batch) span.session->abandon();
     throw;
   }
@@ -110,6 +111,7 @@ void Forward::run_layers(std::span<const Span> batch, const std::function<bool()
     layer(tensors_.layers[static_cast<std::size_t>(i)], rows_, x);
     if (i + 1 < config_.n_layers()) observe_hidden(i + 1, x);
   }
+  end_device_experts();
 }
 
 // x <- x + mixer(norm(x)); x <- x + ffn(norm(x))
@@ -197,6 +199,7 @@ void Forward::run_mtp(const MtpSpan& span) {
                   .positions = inputs.positions,
                   .session = &session};
   layer(t.layer, {&rows, 1}, x);
+  end_device_experts();
   const View h = hidden;
   norm(x, t.final_norm, h);
   if (span.out_hidden != nullptr) download(h, span.out_hidden);

@@ -117,6 +117,15 @@ class Forward {
   // Whether the prompt's latent attention multiplies keys and values out.
   static bool expands(const MlaSpec& spec, std::int64_t prompt_tokens);
 
+  // Rows whose experts have been chosen.
+  struct RoutedRows {
+    View x, h;
+    View ids;     // I32 [n, top_k]
+    View lists;   // I32 [2, n * top_k]: ExpertGroups::lists
+    View hidden;  // scratch [n * top_k, d_expert]
+    View out;     // [n * top_k, d]: one row per (token, slot)
+  };
+
  private:
   // The rows of a batch that belong to one session, for one layer.
   struct Rows {
@@ -148,7 +157,7 @@ class Forward {
   bool is_counted() const { return experts_ == nullptr; }
   void norm(const View& x, const View& weight, const View& out);
   void observe_hidden(int index, const View& x);
-  void observe_route(const View& weights, int top_k);  // of ids_
+  void observe_route(const View& ids, const View& weights);
   void download(const View& view, void* to);  // rows that lie side by side; complete after a wait
   void check_tokens(std::span<const std::int32_t> tokens) const;
 
@@ -170,6 +179,12 @@ class Forward {
   };
   void feed(const FeedForward<Resident>& ffn, const FfnRows& rows);
   void feed(const Moe<Resident>& moe, const FfnRows& rows);
+  // The routed experts of a layer, one operation with two ways to run it.
+  void run_experts_from_host(const Moe<Resident>& moe, const RoutedRows& rows);
+  void run_experts_on_device(const Moe<Resident>& moe, const RoutedRows& rows);
+  void end_device_experts();  // of a pass: waits, throws what failed
+  void abandon_operations();  // of a pass that has failed: waits for what is enqueued
+  void count_experts(const Moe<Resident>& moe, const RoutedRows& rows);
   // Prefetches the experts that the next layer will probably choose (lookahead.cpp).
   void look_ahead(const View& x);
 
@@ -193,6 +208,11 @@ class Forward {
   ExpertGroups groups_;
   std::vector<FfnOp> ffns_;
   std::vector<ExpertLease> leases_;
+  struct DeviceUse {  // of experts, that the host learns of when the pass is done
+    int bank;
+    std::vector<std::int32_t> ids;
+  };
+  std::vector<DeviceUse> device_uses_;
   std::vector<float> observed_;
   std::vector<std::uint64_t> layer_ns_;  // time spent in each layer so far
 };

@@ -12,7 +12,7 @@ namespace moeflux {
 void Forward::look_ahead(const View& x) {
   const auto next = static_cast<std::size_t>(layer_index_ + 1);
   if (lookahead_ == 0 || next >= tensors_.layers.size()) return;
-  if (!is_counted() && experts_->holds_all()) return;
+  if (!is_counted() && (experts_->holds_all() || experts_->is_driven_by_device())) return;
   const Layer<Resident>& layer = tensors_.layers[next];
   const auto* moe = std::get_if<Moe<Resident>>(&layer.ffn);
   if (moe == nullptr) return;

@@ -63,7 +63,8 @@ std::vector<float> LoadedModel::feed(Session& session, std::span<const std::int3
 }
 
 Backend& host_backend() {
-  static const std::unique_ptr<Backend> backend = make_backend({.isa = "scalar", .n_threads = 1});
+  static const std::unique_ptr<Backend> backend =
+      make_backend({.isa = "scalar", .n_threads = 1}, "cpu");
   return *backend;
 }
 

@@ -9,7 +9,7 @@ AnswerModel model_of(const ModelRequest& request) {
 }
 
 void start_answer(const ModelRequest& request, const GenerationRequest& generation,
-                  std::shared_ptr<Answer> answer) {
+                  std::shared_ptr<DialectAnswer> answer) {
   const auto running = request.model.service->start(
       generation,
       [answer](int choice, const GenerationEvent& event) { answer->take(choice, event); },

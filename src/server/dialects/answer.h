@@ -14,9 +14,9 @@ namespace moeflux {
 
 // Receives the events of one request and writes them to its exchange in the words of a dialect.
 // Used by one thread at a time.
-class Answer {
+class DialectAnswer {
  public:
-  virtual ~Answer() = default;
+  virtual ~DialectAnswer() = default;
   virtual void begin() = 0;  // the request was accepted
   virtual void take(int choice, const GenerationEvent& event) = 0;
 };
@@ -31,7 +31,7 @@ AnswerModel model_of(const ModelRequest& request);
 // Starts the generation, which is cancelled when the client leaves. The model stays in memory until
 // the answer has ended. Throws as GenerationService::start().
 void start_answer(const ModelRequest& request, const GenerationRequest& generation,
-                  std::shared_ptr<Answer> answer);
+                  std::shared_ptr<DialectAnswer> answer);
 
 // Why an answer failed; nothing where it ended well.
 std::optional<HttpError> answer_error(const GenerationEnded& ended);

@@ -73,7 +73,7 @@ class StreamGoldens : public testing::Test {
     return run(*make_ollama_answer(OllamaKind::Chat, exchange_, kModel, true), events);
   }
 
-  std::string run(Answer& answer, const std::vector<GenerationEvent>& events) {
+  std::string run(DialectAnswer& answer, const std::vector<GenerationEvent>& events) {
     answer.begin();
     for (const GenerationEvent& each : events) answer.take(0, each);
     return done();

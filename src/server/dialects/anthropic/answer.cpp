@@ -45,7 +45,7 @@ Json tool_use_block(const std::string& name) {
 }
 
 // What a stream and a single message share: the message around the blocks, the usage, and the end.
-class AnthropicAnswer : public Answer {
+class AnthropicAnswer : public DialectAnswer {
  public:
   AnthropicAnswer(ExchangePtr exchange, AnswerModel model, bool shows_thoughts)
       : exchange_(std::move(exchange)), model_(std::move(model)), shows_thoughts_(shows_thoughts) {}
@@ -207,8 +207,8 @@ class MessageResponse final : public AnthropicAnswer {
 
 }  // namespace
 
-std::unique_ptr<Answer> make_anthropic_answer(ExchangePtr exchange, AnswerModel model,
-                                              const AnthropicRequest& request) {
+std::unique_ptr<DialectAnswer> make_anthropic_answer(ExchangePtr exchange, AnswerModel model,
+                                                     const AnthropicRequest& request) {
   if (request.stream) {
     return std::make_unique<MessageStream>(std::move(exchange), std::move(model),
                                            request.shows_thoughts);

@@ -22,7 +22,7 @@ AnthropicRequest read_anthropic_request(const Json& body);
 // Only the fields that the prompt is made of, for /v1/messages/count_tokens.
 GenerationRequest read_anthropic_prompt(const Json& body);
 
-std::unique_ptr<Answer> make_anthropic_answer(ExchangePtr exchange, AnswerModel model,
-                                              const AnthropicRequest& request);
+std::unique_ptr<DialectAnswer> make_anthropic_answer(ExchangePtr exchange, AnswerModel model,
+                                                     const AnthropicRequest& request);
 
 }  // namespace moeflux

@@ -36,7 +36,7 @@ Json object_of(OllamaKind kind, const std::string& model, Part part, bool done) 
   return object;
 }
 
-class OllamaAnswer final : public Answer {
+class OllamaAnswer final : public DialectAnswer {
  public:
   OllamaAnswer(OllamaKind kind, ExchangePtr exchange, AnswerModel model, bool stream)
       : kind_(kind), exchange_(std::move(exchange)), model_(std::move(model)), stream_(stream) {}
@@ -129,8 +129,8 @@ std::string ollama_time(std::chrono::system_clock::time_point time) {
                      fmt::gmtime(static_cast<std::time_t>(seconds.count())), rest.count());
 }
 
-std::unique_ptr<Answer> make_ollama_answer(OllamaKind kind, ExchangePtr exchange, AnswerModel model,
-                                           bool stream) {
+std::unique_ptr<DialectAnswer> make_ollama_answer(OllamaKind kind, ExchangePtr exchange,
+                                                  AnswerModel model, bool stream) {
   return std::make_unique<OllamaAnswer>(kind, std::move(exchange), std::move(model), stream);
 }
 

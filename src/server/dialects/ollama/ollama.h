@@ -33,8 +33,8 @@ std::string read_ollama_model(const Json& body);
 
 enum class OllamaKind { Chat, Generate };
 
-std::unique_ptr<Answer> make_ollama_answer(OllamaKind kind, ExchangePtr exchange, AnswerModel model,
-                                           bool stream);
+std::unique_ptr<DialectAnswer> make_ollama_answer(OllamaKind kind, ExchangePtr exchange,
+                                                  AnswerModel model, bool stream);
 
 // To a request without text, which is only about the model: "load" or "unload".
 HttpResponse ollama_load_response(OllamaKind kind, const std::string& model, const char* reason);

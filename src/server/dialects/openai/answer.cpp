@@ -46,7 +46,7 @@ Json reasoning_json(const std::string& text) {
 }
 
 // What all answers share: the same id and time in all chunks, the usage, and how they end.
-class OpenAiAnswer : public Answer {
+class OpenAiAnswer : public DialectAnswer {
  protected:
   OpenAiAnswer(const Names& names, ExchangePtr exchange, AnswerModel model,
                const std::string& version, const OpenAiRequest& request)
@@ -367,15 +367,17 @@ class TextAnswer final : public OpenAiAnswer {
 
 }  // namespace
 
-std::unique_ptr<Answer> make_chat_answer(ExchangePtr exchange, AnswerModel model,
-                                         const std::string& version, const OpenAiRequest& request) {
+std::unique_ptr<DialectAnswer> make_chat_answer(ExchangePtr exchange, AnswerModel model,
+                                                const std::string& version,
+                                                const OpenAiRequest& request) {
   if (request.stream)
     return std::make_unique<ChatStream>(std::move(exchange), std::move(model), version, request);
   return std::make_unique<ChatResponse>(std::move(exchange), std::move(model), version, request);
 }
 
-std::unique_ptr<Answer> make_text_answer(ExchangePtr exchange, AnswerModel model,
-                                         const std::string& version, const OpenAiRequest& request) {
+std::unique_ptr<DialectAnswer> make_text_answer(ExchangePtr exchange, AnswerModel model,
+                                                const std::string& version,
+                                                const OpenAiRequest& request) {
   return std::make_unique<TextAnswer>(std::move(exchange), std::move(model), version, request);
 }
 

@@ -25,9 +25,11 @@ OpenAiRequest read_chat_request(const Json& body);
 OpenAiRequest read_completion_request(const Json& body, const Tokenizer& tokenizer);
 
 // `version` is that of the server.
-std::unique_ptr<Answer> make_chat_answer(ExchangePtr exchange, AnswerModel model,
-                                         const std::string& version, const OpenAiRequest& request);
-std::unique_ptr<Answer> make_text_answer(ExchangePtr exchange, AnswerModel model,
-                                         const std::string& version, const OpenAiRequest& request);
+std::unique_ptr<DialectAnswer> make_chat_answer(ExchangePtr exchange, AnswerModel model,
+                                                const std::string& version,
+                                                const OpenAiRequest& request);
+std::unique_ptr<DialectAnswer> make_text_answer(ExchangePtr exchange, AnswerModel model,
+                                                const std::string& version,
+                                                const OpenAiRequest& request);
 
 }  // namespace moeflux

@@ -22,7 +22,7 @@ void add_members(Json& to, const Json& members) {
 
 // A stream and a single response are written by the same steps; without a stream the events are not
 // sent.
-class ResponsesAnswer final : public Answer {
+class ResponsesAnswer final : public DialectAnswer {
  public:
   ResponsesAnswer(ExchangePtr exchange, AnswerModel model, const ResponsesRequest& request)
       : exchange_(std::move(exchange)),
@@ -240,8 +240,8 @@ class ResponsesAnswer final : public Answer {
 
 }  // namespace
 
-std::unique_ptr<Answer> make_responses_answer(ExchangePtr exchange, AnswerModel model,
-                                              const ResponsesRequest& request) {
+std::unique_ptr<DialectAnswer> make_responses_answer(ExchangePtr exchange, AnswerModel model,
+                                                     const ResponsesRequest& request) {
   return std::make_unique<ResponsesAnswer>(std::move(exchange), std::move(model), request);
 }
 

@@ -40,7 +40,7 @@ struct ResponsesRequest {
 // that need a server which keeps responses, throw HttpError 400 with their name.
 ResponsesRequest read_responses_request(const Json& body);
 
-std::unique_ptr<Answer> make_responses_answer(ExchangePtr exchange, AnswerModel model,
-                                              const ResponsesRequest& request);
+std::unique_ptr<DialectAnswer> make_responses_answer(ExchangePtr exchange, AnswerModel model,
+                                                     const ResponsesRequest& request);
 
 }  // namespace moeflux

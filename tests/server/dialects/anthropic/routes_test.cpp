@@ -179,7 +179,7 @@ TEST_F(AnthropicRoutesTest, ABillingLineDoesNotSpoilThePrefix) {
     body["system"] = Json::array(
         {{{"type", "text"},
           {"text", "x-anthropic-billing-header: cc_version=2.1.9; cch=" + checksum + ";"}},
-         {{"type", "text"}, {"text", "Answer."}}});
+         {{"type", "text"}, {"text", "DialectAnswer."}}});
     return post(body).json().at("usage");
   };
   EXPECT_EQ(ask_with("00001").at("cache_read_input_tokens"), 0);
