@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "support/expect_error.h"
-#include "text/tokenizer/tiny_tokenizer.h"
 #include "text/grammar/vocabulary_support.h"
+#include "text/tokenizer/tiny_tokenizer.h"
 
 namespace moeflux {
 namespace {

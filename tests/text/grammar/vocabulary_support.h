@@ -8,8 +8,8 @@
 
 #include "support/paths.h"
 #include "support/random.h"
-#include "text/grammar/token_masks.h"
 #include "text/grammar/grammar_support.h"
+#include "text/grammar/token_masks.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace moeflux::test {

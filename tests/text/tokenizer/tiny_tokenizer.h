@@ -72,16 +72,18 @@ std::string bpet_of(const AnyJson& json) {
   std::uint32_t n_vocab = 0;
   std::set<std::string> contents;
   for (const AnyJson& token : json["added_tokens"]) {
-    contents.insert(token["content"].get<std::string>());
-    added += le(token["id"].get<std::uint32_t>(), 4) + le_text(token["content"].get<std::string>());
+    contents.insert(token["content"].template get<std::string>());
+    added += le(token["id"].template get<std::uint32_t>(), 4) +
+             le_text(token["content"].template get<std::string>());
   }
   for (const auto& [text, id] : json["model"]["vocab"].items()) {
     if (contents.contains(text)) continue;
-    vocab += le(id.get<std::uint32_t>(), 4) + le_text(text);
+    vocab += le(id.template get<std::uint32_t>(), 4) + le_text(text);
     ++n_vocab;
   }
   for (const AnyJson& merge : json["model"]["merges"]) {
-    merges += le_text(merge[0].get<std::string>()) + le_text(merge[1].get<std::string>());
+    merges += le_text(merge[0].template get<std::string>()) +
+              le_text(merge[1].template get<std::string>());
   }
   const auto count = [](const AnyJson& list) {
     return le(static_cast<std::uint32_t>(list.size()), 4);
