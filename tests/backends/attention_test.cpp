@@ -5,6 +5,7 @@
 
 #include "backends/cpu_backends.h"
 #include "backends/kv_memory.h"
+#include "support/operands.h"
 #include "support/random.h"
 #include "support/tolerance.h"
 
@@ -12,6 +13,7 @@ namespace moeflux {
 namespace {
 
 using test::expect_close;
+using test::operand;
 using test::Random;
 
 double sigmoid(double x) {
@@ -34,15 +36,22 @@ struct Gqa {
 
 void check(const Gqa& t, double size, double tolerance) {
   Random random(static_cast<std::uint64_t>(t.first * 7 + t.n_heads));
-  const GatedAttentionSpec spec{.n_heads = t.n_heads,
-                                .n_kv_heads = t.n_kv_heads,
-                                .d_head = t.d_head,
-                                .rope = {},
-                                .scale = 1 / std::sqrt(static_cast<float>(t.d_head))};
-  const std::int64_t head_stride = 2 * t.d_head + 1, token_stride = t.n_heads * head_stride + 3;
+  const AttentionSpec spec{.n_heads = t.n_heads,
+                           .n_kv_heads = t.n_kv_heads,
+                           .d_head = t.d_head,
+                           .has_output_gate = true,
+                           .scale = 1 / std::sqrt(static_cast<float>(t.d_head))};
+  const std::int64_t head_stride = 2 * t.d_head, token_stride = t.n_heads * head_stride + 3;
   const std::int64_t kv_dim = t.n_kv_heads * t.d_head, length = t.first + t.n;
-  const std::vector<float> q =
-      random.floats(t.n * token_stride, size);  // per head: query, gate, one of padding
+  std::vector<float> q;  // per head: query, gate; then padding
+  for (std::int64_t i = 0; i < t.n; ++i) {
+    for (int h = 0; h < t.n_heads; ++h) {
+      const std::vector<float> head = random.floats(head_stride, size);
+      q.insert(q.end(), head.begin(), head.end());
+      random.bits();  // the tolerance of sharp scores is for the numbers that follow
+    }
+    for (int c = 0; c < 3; ++c) q.push_back(random.between(-size, size));
+  }
   const std::vector<float> k = random.floats(length * kv_dim, size),
                            v = random.floats(length * kv_dim);
   std::vector<double> want;
@@ -73,15 +82,12 @@ void check(const Gqa& t, double size, double tolerance) {
     const test::KvMemory values({t.type, KvLayout::Rows, t.n_kv_heads, t.d_head, length}, backend,
                                 v);
     backend.attention({.spec = &spec,
-                       .q = q.data(),
-                       .gate = q.data() + t.d_head,
-                       .token_stride = token_stride,
-                       .head_stride = head_stride,
+                       .q = operand(q.data(), t.n, t.n_heads * head_stride, token_stride),
                        .k = keys.view(),
                        .v = values.view(),
-                       .n = t.n,
-                       .first_position = t.first,
-                       .out = out.data()});
+                       .sinks = {},
+                       .positions = test::positions(t.first, t.n),
+                       .out = operand(out, t.n)});
     expect_close(out, want, tolerance, what);
   });
 }
@@ -170,8 +176,7 @@ void check(const Mla& t, double tolerance = 1e-5) {
                           .scales = nullptr,
                           .biases = nullptr};
   test::for_each_backend([&](Backend& backend, const std::string& what) {
-    const std::int64_t wide = std::int64_t{t.n_heads} * t.kv_rank,
-                       narrow = std::int64_t{t.n_heads} * t.d_value;
+    const std::int64_t wide = std::int64_t{t.n_heads} * t.kv_rank;
     std::vector<float> q_latent(static_cast<std::size_t>(t.n * wide)), attended = q_latent,
                                                                        out(want.size());
     std::vector<float> rows;  // latent | rotary key
@@ -181,21 +186,18 @@ void check(const Mla& t, double tolerance = 1e-5) {
     }
     const test::KvMemory kv({t.type, KvLayout::Rows, 1, t.kv_rank + t.d_rope, length}, backend,
                             rows);
-    const HeadMatrix keys{weight, head_rows, 0, t.d_nope, true},
-        values{weight, head_rows, t.d_nope, t.d_value, false};
-    backend.head_matmul({keys, t.n_heads, q.data(), t.n_heads * d_query, d_query, t.n,
-                         q_latent.data(), wide, t.kv_rank});
-    backend.latent_attention({.spec = &spec,
-                              .q_latent = q_latent.data(),
-                              .q_rope = q.data() + t.d_nope,
-                              .q_rope_token_stride = t.n_heads * d_query,
-                              .q_rope_head_stride = d_query,
-                              .kv = kv.view(),
-                              .n = t.n,
-                              .first_position = t.first,
-                              .out = attended.data()});
+    const HeadMatrix keys{operand(weight), head_rows, 0, t.d_nope, true},
+        values{operand(weight), head_rows, t.d_nope, t.d_value, false};
     backend.head_matmul(
-        {values, t.n_heads, attended.data(), wide, t.kv_rank, t.n, out.data(), narrow, t.d_value});
+        {keys, t.n_heads, operand(q, t.n), d_query, operand(q_latent, t.n), t.kv_rank});
+    backend.latent_attention({.spec = &spec,
+                              .q_latent = operand(q_latent, t.n),
+                              .q = operand(q, t.n),
+                              .kv = kv.view(),
+                              .positions = test::positions(t.first, t.n),
+                              .out = operand(attended, t.n)});
+    backend.head_matmul(
+        {values, t.n_heads, operand(attended, t.n), t.kv_rank, operand(out, t.n), t.d_value});
     expect_close(out, want, tolerance, what);
 
     // Expanded, with the matrix of keys as it is and turned.
@@ -210,19 +212,16 @@ void check(const Mla& t, double tolerance = 1e-5) {
     turned_weight.rows = std::int64_t{t.n_heads} * t.kv_rank;
     turned_weight.cols = t.d_nope;
     turned_weight.data = std::as_bytes(std::span(turned)).data();
-    const HeadMatrix turned_keys{turned_weight, t.kv_rank, 0, t.kv_rank, false};
+    const HeadMatrix turned_keys{operand(turned_weight), t.kv_rank, 0, t.kv_rank, false};
     for (const HeadMatrix& of_keys : {keys, turned_keys}) {
       std::fill(out.begin(), out.end(), -7.0f);
       backend.expanded_attention({.spec = &spec,
                                   .keys = of_keys,
                                   .values = values,
-                                  .q = q.data(),
-                                  .token_stride = t.n_heads * d_query,
-                                  .head_stride = d_query,
+                                  .q = operand(q, t.n),
                                   .kv = kv.view(),
-                                  .n = t.n,
-                                  .first_position = t.first,
-                                  .out = out.data()});
+                                  .positions = test::positions(t.first, t.n),
+                                  .out = operand(out, t.n)});
       expect_close(out, want, tolerance, what + ", expanded");
     }
   });

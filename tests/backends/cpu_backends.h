@@ -18,7 +18,7 @@ inline std::vector<std::string> supported_isas() {
 }
 
 inline std::unique_ptr<Backend> cpu_backend(const std::string& isa, int n_threads = 1) {
-  return make_cpu_backend({.cpu_isa = isa, .n_threads = n_threads});
+  return make_backend({.isa = isa, .n_threads = n_threads});
 }
 
 // Calls the body with one backend per instruction set; `what` names it for messages.

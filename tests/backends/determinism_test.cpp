@@ -8,11 +8,14 @@
 #include "backends/cpu_backends.h"
 #include "backends/kv_memory.h"
 #include "backends/random_weight.h"
+#include "support/operands.h"
 #include "support/tolerance.h"
 
 namespace moeflux {
 namespace {
 
+using test::operand;
+using test::positions;
 using test::Random;
 using test::RandomWeight;
 
@@ -53,7 +56,9 @@ TEST_P(Weights, Matmul) {
   const std::vector<float> x = random.floats(kRows * cols);
   expect_deterministic(
       [&](Backend& backend, std::int64_t at, std::int64_t n, float* out) {
-        backend.matmul({w.view(), x.data() + at * cols, cols, n, out + at * 90, 90});
+        backend.matmul({.weight = operand(w.view()),
+                        .x = operand(x, kRows).row_range(at, n),
+                        .y = operand(out + at * 90, n, 90)});
       },
       kRows * 90);
 }
@@ -65,10 +70,9 @@ TEST_P(Weights, Embed) {
   const auto tokens = random.tokens(kRows, 53);
   expect_deterministic(
       [&](Backend& backend, std::int64_t at, std::int64_t n, float* out) {
-        backend.embed(
-            {w.view(),
-             std::span(tokens).subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(n)),
-             out + at * cols});
+        backend.embed({.table = operand(w.view()),
+                       .tokens = operand(tokens).col_range(at, n),
+                       .out = operand(out + at * cols, n, cols)});
       },
       kRows * cols);
 }
@@ -85,8 +89,14 @@ TEST_P(Weights, Ffn) {
         std::vector<float> hidden(static_cast<std::size_t>(n * d_ff));
         std::vector<std::int32_t> rows;
         for (std::int64_t i = at; i < at + n; ++i) rows.push_back(static_cast<std::int32_t>(i));
-        backend.ffn(
-            {gate.view(), up.view(), down.view(), x.data(), n, rows, rows, hidden.data(), out});
+        backend.ffn({.gate = operand(gate.view()),
+                     .up = operand(up.view()),
+                     .down = operand(down.view()),
+                     .x = operand(x, kRows),
+                     .rows_in = operand(rows),
+                     .rows_out = operand(rows),
+                     .hidden = operand(hidden, n),
+                     .y = operand(out, kRows, d)});
       },
       kRows * d);
 }
@@ -100,14 +110,11 @@ TEST_P(Weights, HeadMatmul) {
     const std::vector<float> x = random.floats(kRows * 3 * n_in);
     expect_deterministic(
         [&](Backend& backend, std::int64_t at, std::int64_t n, float* out) {
-          backend.head_matmul({{w.view(), 20, 0, 20, transpose},
+          backend.head_matmul({{operand(w.view()), 20, 0, 20, transpose},
                                3,
-                               x.data() + at * 3 * n_in,
-                               3 * n_in,
+                               operand(x, kRows).row_range(at, n),
                                n_in,
-                               n,
-                               out + at * 3 * n_out,
-                               3 * n_out,
+                               operand(out + at * 3 * n_out, n, 3 * n_out),
                                n_out});
         },
         kRows * 3 * n_out);
@@ -122,7 +129,10 @@ TEST(Determinism, RmsNorm) {
   const std::vector<float> x = random.floats(kRows * 77), w = random.floats(77);
   expect_deterministic(
       [&](Backend& backend, std::int64_t at, std::int64_t n, float* out) {
-        backend.rms_norm({x.data() + at * 77, 77, w.data(), 1e-6f, n, 77, out + at * 77, 77});
+        backend.rms_norm({.x = operand(x, kRows).row_range(at, n),
+                          .weight = operand(w),
+                          .eps = 1e-6f,
+                          .out = operand(out + at * 77, n, 77)});
       },
       kRows * 77);
 }
@@ -134,7 +144,7 @@ TEST(Determinism, Rope) {
   expect_deterministic(
       [&](Backend& backend, std::int64_t at, std::int64_t n, float* out) {
         std::copy_n(x.data() + at * 60, n * 60, out + at * 60);
-        backend.rope({&rope, out + at * 60, 60, 30, 2, n, 500 + at});
+        backend.rope({&rope, operand(out + at * 60, n, 60), 2, 30, positions(500 + at, n)});
       },
       kRows * 60);
 }
@@ -148,8 +158,11 @@ TEST_P(KvTypes, Attention) {
   for (const auto& [n_heads, n_kv_heads, first] :
        {std::tuple<int, int, std::int64_t>(6, 2, 240), {1, 1, 900}, {40, 2, 120}}) {
     const int d = 20, width = n_heads * 2 * d;
-    const GatedAttentionSpec spec{
-        .n_heads = n_heads, .n_kv_heads = n_kv_heads, .d_head = d, .rope = {}, .scale = 0.2f};
+    const AttentionSpec spec{.n_heads = n_heads,
+                             .n_kv_heads = n_kv_heads,
+                             .d_head = d,
+                             .has_output_gate = true,
+                             .scale = 0.2f};
     const std::int64_t length = first + kRows;
     const std::vector<float> q = random.floats(kRows * width),
                              k = random.floats(length * n_kv_heads * d),
@@ -160,15 +173,12 @@ TEST_P(KvTypes, Attention) {
     expect_deterministic(
         [&](Backend& backend, std::int64_t at, std::int64_t n, float* out) {
           backend.attention({.spec = &spec,
-                             .q = q.data() + at * width,
-                             .gate = q.data() + at * width + d,
-                             .token_stride = width,
-                             .head_stride = 2 * d,
+                             .q = operand(q, kRows).row_range(at, n),
                              .k = keys.view(),
                              .v = values.view(),
-                             .n = n,
-                             .first_position = first + at,
-                             .out = out + at * n_heads * d});
+                             .sinks = {},
+                             .positions = positions(first + at, n),
+                             .out = operand(out + at * n_heads * d, n, n_heads * d)});
         },
         kRows * n_heads * d);
   }
@@ -186,22 +196,19 @@ TEST_P(KvTypes, LatentAttention) {
                        .rope = {},
                        .scale = 0.2f,
                        .latent_norm_eps = 1e-6f};
-    const int wide = n_heads * 33, narrow = n_heads * 10;
-    const std::vector<float> q = random.floats(kRows * wide),
-                             q_rope = random.floats(kRows * narrow);
+    const int wide = n_heads * 33, narrow = n_heads * spec.d_query();
+    const std::vector<float> q_latent = random.floats(kRows * wide),
+                             q = random.floats(kRows * narrow);
     const test::KvMemory kv({GetParam(), KvLayout::Rows, 1, 43, first + kRows},
                             *test::cpu_backend("scalar"), random.floats((first + kRows) * 43));
     expect_deterministic(
         [&](Backend& backend, std::int64_t at, std::int64_t n, float* out) {
           backend.latent_attention({.spec = &spec,
-                                    .q_latent = q.data() + at * wide,
-                                    .q_rope = q_rope.data() + at * narrow,
-                                    .q_rope_token_stride = narrow,
-                                    .q_rope_head_stride = 10,
+                                    .q_latent = operand(q_latent, kRows).row_range(at, n),
+                                    .q = operand(q, kRows).row_range(at, n),
                                     .kv = kv.view(),
-                                    .n = n,
-                                    .first_position = first + at,
-                                    .out = out + at * wide});
+                                    .positions = positions(first + at, n),
+                                    .out = operand(out + at * wide, n, wide)});
         },
         kRows * wide);
   }
@@ -227,15 +234,12 @@ TEST_P(KvTypes, ExpandedAttention) {
     expect_deterministic(
         [&](Backend& backend, std::int64_t at, std::int64_t n, float* out) {
           backend.expanded_attention({.spec = &spec,
-                                      .keys = {w.view(), 26, 0, 7, true},
-                                      .values = {w.view(), 26, 7, 19, false},
-                                      .q = q.data() + at * d_query,
-                                      .token_stride = d_query,
-                                      .head_stride = 17,
+                                      .keys = {operand(w.view()), 26, 0, 7, true},
+                                      .values = {operand(w.view()), 26, 7, 19, false},
+                                      .q = operand(q, kRows).row_range(at, n),
                                       .kv = kv.view(),
-                                      .n = n,
-                                      .first_position = first + at,
-                                      .out = out + at * narrow});
+                                      .positions = positions(first + at, n),
+                                      .out = operand(out + at * narrow, n, narrow)});
         },
         kRows * narrow);
   }
@@ -250,8 +254,10 @@ TEST(Determinism, ShortConv) {
   const std::vector<float> x = random.floats(kRows * channels), w = random.floats(channels * 4);
   expect_deterministic(
       [&](Backend& backend, std::int64_t at, std::int64_t n, float* out) {
-        backend.short_conv({x.data() + at * channels, w.data(), out + kRows * channels, channels, 4,
-                            n, out + at * channels});
+        backend.short_conv({.x = operand(x, kRows).row_range(at, n),
+                            .weight = operand(w, 4),
+                            .state = operand(out + kRows * channels, 3, channels),
+                            .out = operand(out + at * channels, n, channels)});
       },
       kRows * channels, random.floats(3 * channels));
 }
@@ -270,17 +276,16 @@ TEST(Determinism, GatedDelta) {
       [&](Backend& backend, std::int64_t at, std::int64_t n, float* out) {
         std::vector<float> qkv = all_qkv, z = all_z, b = all_b, a = all_a;  // it destroys them
         backend.gated_delta({.spec = &spec,
-                             .qkv = qkv.data() + at * width,
-                             .z = z.data() + at * values,
-                             .b = b.data() + at * 6,
-                             .a = a.data() + at * 6,
-                             .a_log = a_log.data(),
-                             .dt_bias = dt_bias.data(),
-                             .norm = norm.data(),
+                             .qkv = operand(qkv, kRows).row_range(at, n),
+                             .z = operand(z, kRows).row_range(at, n),
+                             .b = operand(b, kRows).row_range(at, n),
+                             .a = operand(a, kRows).row_range(at, n),
+                             .a_log = operand(a_log),
+                             .dt_bias = operand(dt_bias),
+                             .norm = operand(norm),
                              .eps = 1e-6f,
-                             .state = out + kRows * values,
-                             .n = n,
-                             .out = out + at * values});
+                             .state = operand(out + kRows * values, 6 * 18, 21),
+                             .out = operand(out + at * values, n, values)});
       },
       kRows * values, random.floats(6 * 18 * 21));
 }
@@ -292,14 +297,11 @@ TEST(Determinism, Combine) {
   const std::vector<float> shared = random.floats(kRows * 50), gate = random.floats(kRows);
   expect_deterministic(
       [&](Backend& backend, std::int64_t at, std::int64_t n, float* out) {
-        backend.combine({.experts = experts.data() + at * 150,
-                         .weights = weights.data() + at * 3,
-                         .shared = shared.data() + at * 50,
-                         .shared_gate = gate.data() + at,
-                         .top_k = 3,
-                         .n = n,
-                         .d = 50,
-                         .out = out + at * 50});
+        backend.combine({.experts = operand(experts, kRows * 3).row_range(at * 3, n * 3),
+                         .weights = operand(weights, kRows).row_range(at, n),
+                         .shared = operand(shared, kRows).row_range(at, n),
+                         .shared_gate = operand(gate, kRows).row_range(at, n),
+                         .out = operand(out + at * 50, n, 50)});
       },
       kRows * 50);
 }

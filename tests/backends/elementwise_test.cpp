@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "backends/cpu_backends.h"
+#include "support/operands.h"
 #include "support/random.h"
 #include "support/tolerance.h"
 
@@ -11,6 +12,7 @@ namespace moeflux {
 namespace {
 
 using test::expect_close;
+using test::operand;
 using test::Random;
 
 TEST(RmsNorm, AgainstDouble) {
@@ -33,7 +35,10 @@ TEST(RmsNorm, AgainstDouble) {
         }
         test::for_each_backend([&](Backend& backend, const std::string& what) {
           std::vector<float> out(want.size(), -7);
-          backend.rms_norm({x.data(), x_stride, weight.data(), eps, n, d, out.data(), out_stride});
+          backend.rms_norm({.x = operand(x.data(), n, d, x_stride),
+                            .weight = operand(weight),
+                            .eps = eps,
+                            .out = operand(out.data(), n, d, out_stride)});
           expect_close(out, want, test::kKernelTolerance, what);
         });
       }
@@ -45,7 +50,8 @@ TEST(RmsNorm, InPlaceAndZero) {
   test::for_each_backend([](Backend& backend, const std::string&) {
     std::vector<float> x{3, 4, 0, 0};
     const std::vector<float> weight{1, 2};
-    backend.rms_norm({x.data(), 2, weight.data(), 1e-6f, 2, 2, x.data(), 2});
+    backend.rms_norm(
+        {.x = operand(x, 2), .weight = operand(weight), .eps = 1e-6f, .out = operand(x, 2)});
     EXPECT_NEAR(x[0], 3 / std::sqrt(12.5), 1e-6);
     EXPECT_NEAR(x[1], 8 / std::sqrt(12.5), 1e-6);
     EXPECT_EQ(x[2], 0.0f);  // a zero vector stays zero
@@ -79,7 +85,11 @@ TEST(Rope, BothPairingsAgainstDouble) {
       }
       test::for_each_backend([&](Backend& backend, const std::string& what) {
         std::vector<float> y = x;
-        backend.rope({&rope, y.data(), token_stride, head_stride, n_heads, n, first});
+        backend.rope({.rope = &rope,
+                      .x = operand(y, n),
+                      .n_heads = n_heads,
+                      .head_stride = head_stride,
+                      .positions = test::positions(first, n)});
         expect_close(y, want, test::kKernelTolerance, what);
       });
     }
@@ -94,7 +104,7 @@ TEST(Rope, TheErrorOfTheAngleIsBounded) {
     for (const std::int64_t position : {1, 1000, 100000}) {
       std::vector<float> x(64);
       for (int p = 0; p < 32; ++p) x[p] = 1;
-      backend.rope({&rope, x.data(), 64, 64, 1, 1, position});
+      backend.rope({&rope, operand(x), 1, 64, test::positions(position, 1)});
       for (int p = 0; p < 32; ++p) {
         const double angle = static_cast<double>(position) * std::pow(1e4, -p / 32.0);
         EXPECT_NEAR(x[p], std::cos(angle), 1.3e-7 * angle + 2e-7) << position << " " << p;
@@ -110,7 +120,7 @@ TEST(Rope, KeepsLengths) {
   const std::vector<float> x = random.floats(32 * 50);
   test::for_each_backend([&](Backend& backend, const std::string&) {
     std::vector<float> y = x;
-    backend.rope({&rope, y.data(), 32, 32, 1, 50, 77777});
+    backend.rope({&rope, operand(y, 50), 1, 32, test::positions(77777, 50)});
     for (std::size_t pair = 0; pair < x.size(); pair += 2) {
       EXPECT_NEAR(std::hypot(y[pair], y[pair + 1]), std::hypot(x[pair], x[pair + 1]), 1e-6);
     }
@@ -141,14 +151,11 @@ TEST(Combine, AgainstDouble) {
       }
       test::for_each_backend([&](Backend& backend, const std::string& what) {
         std::vector<float> out(want.size(), -7);
-        backend.combine({.experts = experts.data(),
-                         .weights = weights.data(),
-                         .shared = kind == kNone ? nullptr : shared.data(),
-                         .shared_gate = kind == kGated ? gate.data() : nullptr,
-                         .top_k = top_k,
-                         .n = n,
-                         .d = d,
-                         .out = out.data()});
+        backend.combine({.experts = operand(experts, n * top_k),
+                         .weights = operand(weights, n),
+                         .shared = kind == kNone ? View{} : operand(shared, n),
+                         .shared_gate = kind == kGated ? operand(gate, n) : View{},
+                         .out = operand(out, n)});
         expect_close(out, want, test::kKernelTolerance, what);
       });
     }
@@ -161,7 +168,7 @@ TEST(Add, IsExact) {
     for (const std::int64_t n : {0, 1, 100, 50000}) {
       const std::vector<float> x = random.floats(n), before = random.floats(n);
       std::vector<float> y = before;
-      backend.add({x.data(), y.data(), n});
+      backend.add({.x = operand(x), .y = operand(y)});
       for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(y[i], before[i] + x[i]);
     }
   });

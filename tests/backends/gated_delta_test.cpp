@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "backends/cpu_backends.h"
+#include "support/operands.h"
 #include "support/random.h"
 #include "support/tolerance.h"
 
@@ -14,6 +15,7 @@ namespace {
 
 using test::expect_close;
 using test::expect_same_bits;
+using test::operand;
 using test::Random;
 
 double sigmoid(double x) {
@@ -46,8 +48,11 @@ struct Convolution {
   std::pair<std::vector<float>, std::vector<float>> run(Backend& backend, std::int64_t step) const {
     std::vector<float> out(x.size(), -7), s = state;
     for (std::int64_t at = 0; at < n(); at += step) {
-      backend.short_conv({x.data() + at * channels, weight.data(), s.data(), channels, width,
-                          std::min(step, n() - at), out.data() + at * channels});
+      const std::int64_t n_rows = std::min(step, n() - at);
+      backend.short_conv({.x = operand(x, n()).row_range(at, n_rows),
+                          .weight = operand(weight, width),
+                          .state = operand(s, width - 1),
+                          .out = operand(out, n()).row_range(at, n_rows)});
     }
     return {out, s};
   }
@@ -117,18 +122,20 @@ struct Delta {
     std::vector<float> out(z.size(), -7), s = state;
     std::vector<float> qkv_ = qkv, z_ = z, b_ = b, a_ = a;  // the operation destroys them
     for (std::int64_t at = 0; at < n; at += step) {
+      const auto rows = [&](const std::vector<float>& x) {
+        return operand(x, n).row_range(at, std::min(step, n - at));
+      };
       backend.gated_delta({.spec = &spec,
-                           .qkv = qkv_.data() + at * spec.conv_dim(),
-                           .z = z_.data() + at * spec.value_dim(),
-                           .b = b_.data() + at * spec.n_value_heads,
-                           .a = a_.data() + at * spec.n_value_heads,
-                           .a_log = a_log.data(),
-                           .dt_bias = dt_bias.data(),
-                           .norm = norm.data(),
+                           .qkv = rows(qkv_),
+                           .z = rows(z_),
+                           .b = rows(b_),
+                           .a = rows(a_),
+                           .a_log = operand(a_log),
+                           .dt_bias = operand(dt_bias),
+                           .norm = operand(norm),
                            .eps = eps,
-                           .state = s.data(),
-                           .n = std::min(step, n - at),
-                           .out = out.data() + at * spec.value_dim()});
+                           .state = operand(s, std::int64_t{spec.n_value_heads} * spec.d_key),
+                           .out = rows(out)});
     }
     return {out, s};
   }

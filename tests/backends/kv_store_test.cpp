@@ -12,6 +12,7 @@
 #include "backends/cpu_backends.h"
 #include "backends/kv_memory.h"
 #include "quant/codec.h"
+#include "support/operands.h"
 #include "support/random.h"
 #include "support/tolerance.h"
 
@@ -23,7 +24,7 @@ using test::Random;
 // One value of a cache, read by what kv_cache.h says.
 float value_at(const KvView& view, int head, std::int64_t position, int c) {
   const bool tiled = view.shape.layout == KvLayout::Tiles;
-  const std::byte* begin = view.at(head, position);
+  const std::byte* begin = view.buffer->address() + view.offset + view.at(head, position);
   const std::int64_t index = tiled ? c * 16 + position % 16 : c;
   const auto u16 = [&](std::int64_t offset) {
     std::uint16_t bits;
@@ -76,10 +77,12 @@ TEST(KvStore, EveryTypeAndLayout) {
         const KvShape shape{type, layout, kHeads, d, kLength};
         EXPECT_EQ(shape.bytes(), static_cast<std::uint64_t>(kHeads * 64 * shape.row_bytes()));
         AlignedBuffer memory(shape.bytes());
-        const KvView view{shape, memory.data()};
+        const KvView view = test::operand(shape, memory.data());
         const std::vector<float> x = random.floats(kLength * kHeads * d, 3);
         for (const auto& [at, n] : {std::pair<std::int64_t, std::int64_t>(0, 1), {1, 20}, {21, 29}})
-          backend->store_kv({view, x.data() + at * kHeads * d, kHeads * d, n, at});
+          backend->store_kv({.cache = view,
+                             .x = test::operand(x, kLength).row_range(at, n),
+                             .positions = test::positions(at, n)});
         for (std::int64_t at = 0; at < kLength; ++at) {
           for (int h = 0; h < kHeads; ++h) {
             const float* row = &x[(at * kHeads + h) * d];
@@ -113,9 +116,9 @@ TEST(KvStore, KernelsDecodeWhatIsStored) {
     }
     for (const cpu::KernelTable* table : cpu::supported_kernels()) {
       std::vector<float> got(x.size());
-      table->attention->decode_q8_rows(rows.view().data, 32, d, got.data());
+      table->attention->decode_q8_rows(rows.view().buffer->address(), 32, d, got.data());
       test::expect_same_bits(want_rows, got, fmt::format("{} rows of {}", table->name, d));
-      table->attention->decode_q8_tiles(tiles.view().data, 2, d, got.data());
+      table->attention->decode_q8_tiles(tiles.view().buffer->address(), 2, d, got.data());
       test::expect_same_bits(want_tiles, got, fmt::format("{} tiles of {}", table->name, d));
     }
   }

@@ -6,12 +6,14 @@
 #include "backends/cpu/kernels.h"
 #include "backends/cpu_backends.h"
 #include "backends/random_weight.h"
+#include "support/operands.h"
 #include "support/tolerance.h"
 
 namespace moeflux {
 namespace {
 
 using test::expect_close;
+using test::operand;
 using test::Random;
 using test::RandomWeight;
 
@@ -40,7 +42,9 @@ TEST_P(Formats, Matmul) {
     }
     test::for_each_backend([&](Backend& backend, const std::string& what) {
       std::vector<float> y(want.size(), -7);  // what lies between the rows must stay
-      backend.matmul({w.view(), x.data(), x_stride, n, y.data(), y_stride});
+      backend.matmul({.weight = operand(w.view()),
+                      .x = operand(x.data(), n, w.cols(), x_stride),
+                      .y = operand(y.data(), n, rows, y_stride)});
       expect_close(y, want, test::kKernelTolerance, what);
     });
   }
@@ -56,7 +60,7 @@ TEST_P(Formats, Embed) {
   }
   test::for_each_backend([&](Backend& backend, const std::string& what) {
     std::vector<float> out(want.size());
-    backend.embed({table.view(), tokens, out.data()});
+    backend.embed({operand(table.view()), operand(tokens), operand(out, std::ssize(tokens))});
     expect_close(out, want, 3e-7, what);
   });
 }
@@ -88,14 +92,11 @@ TEST_P(Formats, HeadMatmul) {
       }
       test::for_each_backend([&](Backend& backend, const std::string& what) {
         std::vector<float> y(want.size(), -7);
-        backend.head_matmul({.matrix = {w.view(), head_rows, row0, rows, transpose},
+        backend.head_matmul({.matrix = {operand(w.view()), head_rows, row0, rows, transpose},
                              .n_heads = kHeads,
-                             .x = x.data(),
-                             .x_token_stride = x_token,
+                             .x = operand(x, n),
                              .x_head_stride = x_head,
-                             .n = n,
-                             .y = y.data(),
-                             .y_token_stride = y_token,
+                             .y = operand(y, n),
                              .y_head_stride = y_head});
         expect_close(y, want, test::kKernelTolerance, what);
       });
@@ -121,7 +122,8 @@ TEST_P(Formats, ExactMatmulIsDots) {
     const auto backend = test::cpu_backend(isa, 2);
     for (const std::int64_t n : {4, 5, 8, 9, 30}) {
       std::vector<float> y(static_cast<std::size_t>(n * 29));
-      backend->matmul({w.view(), x.data(), cols, n, y.data(), 29});
+      backend->matmul(
+          {.weight = operand(w.view()), .x = operand(x.data(), n, cols), .y = operand(y, n)});
       test::expect_same_bits(std::span(want).first(y.size()), y, isa + std::to_string(n));
     }
   }
@@ -143,7 +145,7 @@ TEST_P(Formats, TransposedHeadMatmulIsSumsInOrder) {
   for (const std::string& isa : test::supported_isas()) {
     std::vector<float> y(want.size(), -7);
     test::cpu_backend(isa)->head_matmul(
-        {{w.view(), rows, 0, rows, true}, 1, x.data(), rows, rows, n, y.data(), cols, cols});
+        {{operand(w.view()), rows, 0, rows, true}, 1, operand(x, n), rows, operand(y, n), cols});
     test::expect_same_bits(want, y, isa);
   }
 }
@@ -182,14 +184,22 @@ TEST_P(Formats, FfnWithChosenRows) {
     }
     test::for_each_backend([&](Backend& backend, const std::string& what) {
       std::vector<float> y(want.size(), -7), hidden(static_cast<std::size_t>(3 * d_ff));
-      backend.ffn(
-          {gate.view(), up.view(), down.view(), x.data(), 3, in, out, hidden.data(), y.data()});
+      FfnOp op{.gate = operand(gate.view()),
+               .up = operand(up.view()),
+               .down = operand(down.view()),
+               .x = operand(x, 6),
+               .rows_in = operand(in),
+               .rows_out = operand(out),
+               .hidden = operand(hidden, 3),
+               .y = operand(y, 8)};
+      backend.ffn(op);
       expect_close(y, want, 1e-5, what);  // two products in a row
 
       // Without lists: rows 0, 1, 2.
       std::vector<float> plain(static_cast<std::size_t>(3 * d_model));
-      backend.ffn(
-          {gate.view(), up.view(), down.view(), x.data(), 3, {}, {}, hidden.data(), plain.data()});
+      op.rows_in = op.rows_out = {};
+      op.y = operand(plain, 3);
+      backend.ffn(op);
       for (std::int64_t i = 0; i < 3; ++i) {
         expect_close(std::span(plain).subspan(static_cast<std::size_t>(i * d_model),
                                               static_cast<std::size_t>(d_model)),
@@ -209,9 +219,14 @@ TEST(Ffn, OneListOfRows) {
   test::for_each_backend([&](Backend& backend, const std::string& what) {
     for (const bool lists_in : {true, false}) {
       std::vector<float> y(4 * 6, -7), hidden(2 * 9);
-      const std::span<const std::int32_t> none;
-      backend.ffn({gate.view(), up.view(), down.view(), x.data(), 2, lists_in ? rows : none,
-                   lists_in ? none : rows, hidden.data(), y.data()});
+      backend.ffn({.gate = operand(gate.view()),
+                   .up = operand(up.view()),
+                   .down = operand(down.view()),
+                   .x = operand(x, 4),
+                   .rows_in = lists_in ? operand(rows) : View{},
+                   .rows_out = lists_in ? View{} : operand(rows),
+                   .hidden = operand(hidden, 2),
+                   .y = operand(y, 4)});
       for (int i = 0; i < 2; ++i) {
         const int from = lists_in ? rows[i] : i, to = lists_in ? i : rows[i];
         expect_close(std::span(y).subspan(to * 6, 6),

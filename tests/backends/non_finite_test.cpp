@@ -8,11 +8,13 @@
 
 #include "backends/cpu_backends.h"
 #include "backends/kv_memory.h"
+#include "support/operands.h"
 #include "support/random.h"
 
 namespace moeflux {
 namespace {
 
+using test::operand;
 using test::Random;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -27,13 +29,14 @@ void expect_nan_exactly(const std::vector<float>& out,
   }
 }
 
-WeightView view_of(const std::vector<float>& values, std::int64_t rows) {
-  return {.format = {.kind = WeightKind::F32},
-          .rows = rows,
-          .cols = static_cast<std::int64_t>(values.size()) / rows,
-          .data = std::as_bytes(std::span(values)).data(),
-          .scales = nullptr,
-          .biases = nullptr};
+Weight weight_of(const std::vector<float>& values, std::int64_t rows) {
+  const WeightView view{.format = {.kind = WeightKind::F32},
+                        .rows = rows,
+                        .cols = static_cast<std::int64_t>(values.size()) / rows,
+                        .data = std::as_bytes(std::span(values)).data(),
+                        .scales = nullptr,
+                        .biases = nullptr};
+  return operand(view);
 }
 
 TEST(NonFinite, Matmul) {
@@ -42,12 +45,12 @@ TEST(NonFinite, Matmul) {
     for (const float bad : {kNan, kInf, -kInf}) {
       std::vector<float> w = random.floats(20 * 33), x = random.floats(10 * 33), y(200);
       x[4 * 33 + 32] = bad;  // in the tail
-      backend.matmul({view_of(w, 20), x.data(), 33, 10, y.data(), 20});
+      backend.matmul({.weight = weight_of(w, 20), .x = operand(x, 10), .y = operand(y, 10)});
       expect_nan_exactly(
           y, [](std::int64_t i) { return i / 20 == 4; }, what + " x");
       x[4 * 33 + 32] = 1;
       w[7 * 33 + 3] = bad;
-      backend.matmul({view_of(w, 20), x.data(), 33, 10, y.data(), 20});
+      backend.matmul({.weight = weight_of(w, 20), .x = operand(x, 10), .y = operand(y, 10)});
       expect_nan_exactly(
           y, [](std::int64_t i) { return i % 20 == 7; }, what + " w");
     }
@@ -62,7 +65,7 @@ TEST(NonFinite, HeadMatmul) {
       std::vector<float> x = random.floats(5 * 24), y(120);
       x[2 * 24 + 8 + 5] = kNan;  // token 2, head 1
       backend.head_matmul(
-          {{view_of(w, 24), 8, 0, 8, transpose}, 3, x.data(), 24, 8, 5, y.data(), 24, 8});
+          {{weight_of(w, 24), 8, 0, 8, transpose}, 3, operand(x, 5), 8, operand(y, 5), 8});
       expect_nan_exactly(
           y, [](std::int64_t i) { return i / 24 == 2 && i % 24 / 8 == 1; }, what);
     }
@@ -76,34 +79,26 @@ TEST(NonFinite, FfnAndNormAndCombine) {
                              down = random.floats(10 * 12);
     std::vector<float> x = random.floats(6 * 10), y(60), hidden(72);
     x[35] = kNan;
-    backend.ffn({view_of(gate, 12),
-                 view_of(up, 12),
-                 view_of(down, 10),
-                 x.data(),
-                 6,
-                 {},
-                 {},
-                 hidden.data(),
-                 y.data()});
+    backend.ffn({.gate = weight_of(gate, 12),
+                 .up = weight_of(up, 12),
+                 .down = weight_of(down, 10),
+                 .x = operand(x, 6),
+                 .hidden = operand(hidden, 6),
+                 .y = operand(y, 6)});
     expect_nan_exactly(
         y, [](std::int64_t i) { return i / 10 == 3; }, what + " ffn");
 
     const std::vector<float> weight = random.floats(10);
-    backend.rms_norm({x.data(), 10, weight.data(), 1e-6f, 6, 10, y.data(), 10});
+    backend.rms_norm(
+        {.x = operand(x, 6), .weight = operand(weight), .eps = 1e-6f, .out = operand(y, 6)});
     expect_nan_exactly(
         y, [](std::int64_t i) { return i / 10 == 3; }, what + " norm");
 
     // 6 rows as 3 tokens of 2 experts; a weight of zero does not hide a NaN.
     std::vector<float> weights = random.floats(6), out(30);
     weights[3] = 0;
-    backend.combine({.experts = x.data(),
-                     .weights = weights.data(),
-                     .shared = nullptr,
-                     .shared_gate = nullptr,
-                     .top_k = 2,
-                     .n = 3,
-                     .d = 10,
-                     .out = out.data()});
+    backend.combine(
+        {.experts = operand(x, 6), .weights = operand(weights, 3), .out = operand(out, 3)});
     expect_nan_exactly(
         out, [](std::int64_t i) { return i == 15; }, what + " combine");
   });
@@ -116,7 +111,7 @@ TEST(NonFinite, Rope) {
       const RopeSpec rope = make_rope(1e4, 8, interleaved);
       std::vector<float> x = random.floats(3 * 2 * 10);
       x[20 + 10 + 3] = kNan;  // token 1, head 1, dimension 3
-      backend.rope({&rope, x.data(), 20, 10, 2, 3, 9});
+      backend.rope({&rope, operand(x, 3), 2, 10, test::positions(9, 3)});
       const std::int64_t partner = interleaved ? 2 : 7;
       expect_nan_exactly(
           x, [&](std::int64_t i) { return i == 33 || i == 30 + partner; }, what);
@@ -126,7 +121,8 @@ TEST(NonFinite, Rope) {
 
 struct AttentionInputs {
   static constexpr std::int64_t kTokens = 6, kFirst = 3, kHeads = 4, kHead = 5;
-  GatedAttentionSpec spec{.n_heads = 4, .n_kv_heads = 2, .d_head = 5, .rope = {}, .scale = 0.4f};
+  AttentionSpec spec{
+      .n_heads = 4, .n_kv_heads = 2, .d_head = 5, .has_output_gate = true, .scale = 0.4f};
   KvType type = KvType::F32;
   std::vector<float> q, gate, k, v;
 
@@ -137,19 +133,20 @@ struct AttentionInputs {
         v(random.floats((kFirst + kTokens) * 10)) {}
 
   std::vector<float> run(Backend& backend) const {
-    std::vector<float> out(kTokens * 20);
+    std::vector<float> out(kTokens * 20), queries;  // per head the query, then the gate
+    for (std::int64_t at = 0; at < kTokens * 20; at += kHead) {
+      queries.insert(queries.end(), &q[at], &q[at] + kHead);
+      queries.insert(queries.end(), &gate[at], &gate[at] + kHead);
+    }
     const test::KvMemory keys({type, KvLayout::Tiles, 2, kHead, kFirst + kTokens}, backend, k);
     const test::KvMemory values({type, KvLayout::Rows, 2, kHead, kFirst + kTokens}, backend, v);
     backend.attention({.spec = &spec,
-                       .q = q.data(),
-                       .gate = gate.data(),
-                       .token_stride = 20,
-                       .head_stride = 5,
+                       .q = operand(queries, kTokens),
                        .k = keys.view(),
                        .v = values.view(),
-                       .n = kTokens,
-                       .first_position = kFirst,
-                       .out = out.data()});
+                       .sinks = {},
+                       .positions = test::positions(kFirst, kTokens),
+                       .out = operand(out, kTokens)});
     return out;
   }
 };
@@ -209,7 +206,7 @@ TEST(NonFinite, ShortConv) {
     const std::vector<float> w = random.floats(7 * 3);
     std::vector<float> x = random.floats(5 * 7), state = random.floats(2 * 7), out(35);
     x[2 * 7 + 4] = kNan;
-    backend.short_conv({x.data(), w.data(), state.data(), 7, 3, 5, out.data()});
+    backend.short_conv({operand(x, 5), operand(w, 3), operand(state, 2), operand(out, 5)});
     expect_nan_exactly(
         out, [](std::int64_t i) { return i % 7 == 4 && i / 7 >= 2; }, what);
     expect_nan_exactly(
@@ -230,8 +227,17 @@ TEST(NonFinite, GatedDelta) {
     std::vector<float> z = all_z, b = all_b, a = all_a;
     std::vector<float> qkv = random.floats(5 * width), state = random.floats(4 * 30), out(100);
     qkv[2 * width + 2 * spec.key_dim() + 2 * 5 + 3] = kNan;  // token 2, value head 2, component 3
-    backend.gated_delta({&spec, qkv.data(), z.data(), b.data(), a.data(), a_log.data(),
-                         dt_bias.data(), norm.data(), 1e-6f, state.data(), 5, out.data()});
+    backend.gated_delta({.spec = &spec,
+                         .qkv = operand(qkv, 5),
+                         .z = operand(z, 5),
+                         .b = operand(b, 5),
+                         .a = operand(a, 5),
+                         .a_log = operand(a_log),
+                         .dt_bias = operand(dt_bias),
+                         .norm = operand(norm),
+                         .eps = 1e-6f,
+                         .state = operand(state, 4 * 6),
+                         .out = operand(out, 5)});
     expect_nan_exactly(
         out, [](std::int64_t i) { return i / 20 >= 2 && i % 20 / 5 == 2; }, what);
     expect_nan_exactly(

@@ -7,6 +7,7 @@
 
 #include "backends/cpu_backends.h"
 #include "backends/random_weight.h"
+#include "support/operands.h"
 #include "support/tolerance.h"
 
 namespace moeflux {
@@ -14,16 +15,17 @@ namespace {
 
 using test::affine_formats;
 using test::expect_same_bits;
+using test::operand;
 using test::Random;
 using test::RandomWeight;
 
 std::unique_ptr<Backend> backend_of(const std::string& isa, int n_threads, Precision precision) {
-  return make_cpu_backend({.cpu_isa = isa, .n_threads = n_threads, .precision = precision});
+  return make_backend({.isa = isa, .n_threads = n_threads, .precision = precision});
 }
 
 // As a backend of this precision takes it.
-WeightView view_for(Precision precision, const RandomWeight& weight) {
-  return wants_panels(precision) ? weight.panels() : weight.view();
+Weight operand_for(Precision precision, const RandomWeight& weight) {
+  return operand(precision == Precision::Exact ? weight.view() : weight.panels());
 }
 
 // Root of the mean square of the difference, relative to that of `want`.
@@ -46,22 +48,20 @@ TEST(RoundedBackend, FineIsNearlyExactAndFastOnlyInFeedForwards) {
     const auto product_at = [&](Precision precision) {
       std::vector<float> y(static_cast<std::size_t>(n * d_ff));
       backend_of("", 2, precision)
-          ->matmul({view_for(precision, gate), x.data(), d, n, y.data(), d_ff});
+          ->matmul(
+              {.weight = operand_for(precision, gate), .x = operand(x, n), .y = operand(y, n)});
       return y;
     };
     const auto ffn_at = [&](Precision precision) {
       std::vector<float> y(static_cast<std::size_t>(n * d)),
           hidden(static_cast<std::size_t>(n * d_ff));
       backend_of("", 2, precision)
-          ->ffn({view_for(precision, gate),
-                 view_for(precision, up),
-                 view_for(precision, down),
-                 x.data(),
-                 n,
-                 {},
-                 {},
-                 hidden.data(),
-                 y.data()});
+          ->ffn({.gate = operand_for(precision, gate),
+                 .up = operand_for(precision, up),
+                 .down = operand_for(precision, down),
+                 .x = operand(x, n),
+                 .hidden = operand(hidden, n),
+                 .y = operand(y, n)});
       return y;
     };
     const std::string what = test::format_name(format);
@@ -93,27 +93,26 @@ TEST(RoundedBackend, RowsDoNotDependOnEachOther) {
         const auto backend = backend_of(isa, n_threads, precision);
         std::vector<float> all(static_cast<std::size_t>(n * d)),
             hidden(static_cast<std::size_t>(n * d_ff));
-        backend->ffn({gate.panels(),
-                      up.panels(),
-                      down.panels(),
-                      x.data(),
-                      n,
-                      {},
-                      {},
-                      hidden.data(),
-                      all.data()});
+        const FfnOp whole{.gate = operand(gate.panels()),
+                          .up = operand(up.panels()),
+                          .down = operand(down.panels()),
+                          .x = operand(x, n),
+                          .hidden = operand(hidden, n),
+                          .y = operand(all, n)};
+        backend->ffn(whole);
         if (want.empty()) want = all;
         expect_same_bits(want, all, isa);
         // Every second row, into the places of the others, in two operations at once.
         const std::vector<std::int32_t> in{0, 2, 4, 6}, out{1, 3, 5, 7};
         std::vector<float> some(static_cast<std::size_t>(n * d), -1);
-        const FfnOp op{gate.panels(), up.panels(),  down.panels(), x.data(),   1,
-                       {&in[0], 1},   {&out[0], 1}, hidden.data(), some.data()};
-        FfnOp other = op;
-        other.n = 3;
-        other.rows_in = {&in[1], 3};
-        other.rows_out = {&out[1], 3};
-        other.hidden = hidden.data() + d_ff;
+        FfnOp op = whole, other = whole;
+        op.y = other.y = operand(some, n);
+        op.rows_in = operand(in).col_range(0, 1);
+        op.rows_out = operand(out).col_range(0, 1);
+        op.hidden = operand(hidden, n).row_range(0, 1);
+        other.rows_in = operand(in).col_range(1, 3);
+        other.rows_out = operand(out).col_range(1, 3);
+        other.hidden = operand(hidden, n).row_range(1, 3);
         backend->ffns(std::vector<FfnOp>{op, other});
         for (std::size_t i = 0; i < 4; ++i) {
           expect_same_bits(std::span(want).subspan(2 * i * width, width),
@@ -146,14 +145,11 @@ TEST(RoundedBackend, ProductsOfOneCallDoNotDependOnEachOther) {
           together = alone;
           std::vector<MatmulOp> ops;
           for (std::size_t i = 0; i < count; ++i) {
-            MatmulOp op{view_for(precision, all[i]),
-                        i == 3 ? other.data() : x.data(),
-                        d,
-                        n,
-                        alone[i].data(),
-                        all[i].rows()};
+            MatmulOp op{.weight = operand_for(precision, all[i]),
+                        .x = operand(i == 3 ? other : x, n),
+                        .y = operand(alone[i], n)};
             backend->matmul(op);
-            op.y = together[i].data();
+            op.y = operand(together[i], n);
             ops.push_back(op);
           }
           backend->matmuls(ops);
@@ -198,17 +194,14 @@ TEST(RoundedBackend, OperationsOfOneCallDoNotDependOnEachOther) {
     alone.assign(all.size(), std::vector<float>(static_cast<std::size_t>(n * d)));
     together = alone;
     for (std::size_t i = 0; i < all.size(); ++i) {
-      FfnOp op{view_for(precision, all[i].gate),
-               view_for(precision, all[i].up),
-               view_for(precision, all[i].down),
-               x.data(),
-               n,
-               {},
-               {},
-               hidden[i].data(),
-               alone[i].data()};
+      FfnOp op{.gate = operand_for(precision, all[i].gate),
+               .up = operand_for(precision, all[i].up),
+               .down = operand_for(precision, all[i].down),
+               .x = operand(x, n),
+               .hidden = operand(hidden[i].data(), n, all[i].gate.rows()),
+               .y = operand(alone[i], n)};
       backend->ffn(op);
-      op.y = together[i].data();
+      op.y = operand(together[i], n);
       ops.push_back(op);
     }
     backend->ffns(ops);
@@ -240,16 +233,13 @@ TEST(RoundedBackend, FeedForwardsOfMixedFormatsAreAsClose) {
         down(random, down_format, d, d_ff);
     const auto ffn_of = [&](const std::string& isa, Precision precision, bool lists) {
       std::vector<float> y(n * d), hidden(n * d_ff);
-      FfnOp op{.gate = view_for(precision, gate),
-               .up = view_for(precision, up),
-               .down = view_for(precision, down),
-               .x = x.data(),
-               .n = n,
-               .rows_in = {},
-               .rows_out = {},
-               .hidden = hidden.data(),
-               .y = y.data()};
-      if (lists) op.rows_in = in, op.rows_out = out;
+      FfnOp op{.gate = operand_for(precision, gate),
+               .up = operand_for(precision, up),
+               .down = operand_for(precision, down),
+               .x = operand(x, n),
+               .hidden = operand(hidden, n),
+               .y = operand(y, n)};
+      if (lists) op.rows_in = operand(in), op.rows_out = operand(out);
       backend_of(isa, 2, precision)->ffn(op);
       return y;
     };
@@ -280,32 +270,28 @@ TEST(RoundedBackend, LongFeedForwardsAreTakenInParts) {
     for (const bool lists : {false, true}) {
       const auto backend = backend_of("", 2, precision);
       std::vector<float> hidden(n * d_ff), want(n * d), got(n * d);
-      const auto run = [&](std::int64_t first, std::int64_t count, float* y) {
-        const auto at = static_cast<std::size_t>(first);
-        FfnOp op{.gate = view_for(precision, gate),
-                 .up = view_for(precision, up),
-                 .down = view_for(precision, down),
-                 .x = x.data(),
-                 .n = count,
-                 .rows_in = {},
-                 .rows_out = {},
-                 .hidden = hidden.data(),
-                 .y = y};
+      const auto run = [&](std::int64_t first, std::int64_t count, std::vector<float>& y) {
+        FfnOp op{.gate = operand_for(precision, gate),
+                 .up = operand_for(precision, up),
+                 .down = operand_for(precision, down),
+                 .x = operand(x, n),
+                 .hidden = operand(hidden.data(), count, d_ff),
+                 .y = operand(y, n)};
         if (lists) {
-          op.rows_in = std::span(in).subspan(at, static_cast<std::size_t>(count));
-          op.rows_out = std::span(out).subspan(at, static_cast<std::size_t>(count));
+          op.rows_in = operand(in).col_range(first, count);
+          op.rows_out = operand(out).col_range(first, count);
         } else {
-          op.x += first * d;
-          op.y += first * d;
+          op.x = op.x.row_range(first, count);
+          op.y = op.y.row_range(first, count);
         }
         backend->ffn(op);
       };
-      for (std::int64_t first = 0; first < n; first += at_once) run(first, at_once, want.data());
-      run(0, n, got.data());
+      for (std::int64_t first = 0; first < n; first += at_once) run(first, at_once, want);
+      run(0, n, got);
       expect_same_bits(want, got, fmt::format("{}, {}", precision_name(precision), lists));
       EXPECT_LE(
           backend->scratch_bytes(),
-          cpu_scratch_bytes(
+          find_backend().scratch_needed(
               {.matmul_values = 0, .cols = d_ff, .d_model = d, .ffn_rows = n, .d_ff = d_ff}, 2));
     }
   }
