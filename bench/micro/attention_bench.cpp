@@ -18,8 +18,7 @@
 #include <fmt/format.h>
 
 #include "backends/backend.h"
-#include "base/aligned_buffer.h"
-#include "random_floats.h"
+#include "random_operand.h"
 
 namespace moeflux {
 namespace {
@@ -31,12 +30,12 @@ int n_threads() {
 
 struct Cache {
   Cache(const KvShape& shape, Backend& backend)
-      : memory(shape.bytes()), view{shape, memory.data()} {
-    const std::int64_t width = std::int64_t{shape.n_heads} * shape.d;
-    const std::vector<float> rows = random_floats(shape.capacity * width);
-    backend.store_kv({view, rows.data(), width, shape.capacity, 0});
+      : memory(backend.allocate(shape.bytes(), MemoryKind::Device)), view{shape, memory.get()} {
+    const RandomOperand rows(backend, shape.capacity, std::int64_t{shape.n_heads} * shape.d);
+    backend.store_kv({view, rows, Positions(backend, 0, shape.capacity)});
+    backend.wait_for_all();
   }
-  AlignedBuffer memory;
+  std::unique_ptr<Buffer> memory;
   KvView view;
 };
 
@@ -55,117 +54,110 @@ void report(benchmark::State& state, double macs, std::uint64_t bytes) {
   state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(bytes));
 }
 
-void run_gqa(benchmark::State& state, const GatedAttentionSpec& spec, const Call& call,
-             KvType type) {
-  const auto backend = make_cpu_backend({.n_threads = n_threads()});
-  const std::int64_t length = call.first + call.n, head = 2 * spec.d_head;
+void run_gqa(benchmark::State& state, const AttentionSpec& spec, const Call& call, KvType type) {
+  const auto backend = make_backend({.n_threads = n_threads()});
+  const std::int64_t length = call.first + call.n;
   const Cache k({type, KvLayout::Tiles, spec.n_kv_heads, spec.d_head, length}, *backend);
   const Cache v({type, KvLayout::Rows, spec.n_kv_heads, spec.d_head, length}, *backend);
-  const std::vector<float> q = random_floats(call.n * spec.n_heads * head);
-  std::vector<float> out(q.size() / 2);
+  const RandomOperand q(*backend, call.n, std::int64_t{spec.n_heads} * spec.query_head()),
+      out(*backend, call.n, spec.q_dim());
+  const Positions positions(*backend, call.first, call.n);
   for (auto _ : state) {
     backend->attention({.spec = &spec,
-                        .q = q.data(),
-                        .gate = q.data() + spec.d_head,
-                        .token_stride = spec.n_heads * head,
-                        .head_stride = head,
+                        .q = q,
                         .k = k.view,
                         .v = v.view,
-                        .n = call.n,
-                        .first_position = call.first,
-                        .out = out.data()});
+                        .sinks = {},
+                        .positions = positions,
+                        .out = out});
+    backend->wait_for_all();
   }
-  report(state, call.pairs() * spec.n_heads * 2 * spec.d_head, k.memory.size() + v.memory.size());
+  report(state, call.pairs() * spec.n_heads * 2 * spec.d_head,
+         k.memory->bytes() + v.memory->bytes());
 }
 
 void run_mla(benchmark::State& state, const MlaSpec& spec, const Call& call, KvType type) {
-  const auto backend = make_cpu_backend({.n_threads = n_threads()});
+  const auto backend = make_backend({.n_threads = n_threads()});
   const int d = spec.kv_rank + spec.d_rope;
   const Cache kv({type, KvLayout::Rows, 1, d, call.first + call.n}, *backend);
-  const std::vector<float> q = random_floats(call.n * spec.n_heads * spec.kv_rank),
-                           q_rope = random_floats(call.n * spec.n_heads * spec.d_rope);
-  std::vector<float> out(q.size());
+  const RandomOperand q_latent(*backend, call.n, std::int64_t{spec.n_heads} * spec.kv_rank),
+      q(*backend, call.n, std::int64_t{spec.n_heads} * spec.d_query()),
+      out(*backend, call.n, std::int64_t{spec.n_heads} * spec.kv_rank);
+  const Positions positions(*backend, call.first, call.n);
   for (auto _ : state) {
     backend->latent_attention({.spec = &spec,
-                               .q_latent = q.data(),
-                               .q_rope = q_rope.data(),
-                               .q_rope_token_stride = std::int64_t{spec.n_heads} * spec.d_rope,
-                               .q_rope_head_stride = spec.d_rope,
+                               .q_latent = q_latent,
+                               .q = q,
                                .kv = kv.view,
-                               .n = call.n,
-                               .first_position = call.first,
-                               .out = out.data()});
+                               .positions = positions,
+                               .out = out});
+    backend->wait_for_all();
   }
-  report(state, call.pairs() * spec.n_heads * (d + spec.kv_rank), kv.memory.size());
+  report(state, call.pairs() * spec.n_heads * (d + spec.kv_rank), kv.memory->bytes());
 }
 
 void run_mla_expanded(benchmark::State& state, const MlaSpec& spec, const Call& call, KvType type) {
-  const auto backend = make_cpu_backend({.n_threads = n_threads()});
+  const auto backend = make_backend({.n_threads = n_threads()});
   const int d = spec.kv_rank + spec.d_rope, d_query = spec.d_nope + spec.d_rope;
   const std::int64_t head_rows = spec.d_nope + spec.d_value;
   const Cache kv({type, KvLayout::Rows, 1, d, call.first + call.n}, *backend);
-  const std::vector<float> q = random_floats(call.n * spec.n_heads * d_query),
-                           b = random_floats(spec.n_heads * head_rows * spec.kv_rank);
-  const WeightView weight{.format = {.kind = WeightKind::F32},
-                          .rows = spec.n_heads * head_rows,
-                          .cols = spec.kv_rank,
-                          .data = std::as_bytes(std::span(b)).data(),
-                          .scales = nullptr,
-                          .biases = nullptr};
-  std::vector<float> out(static_cast<std::size_t>(call.n * spec.n_heads * spec.d_value));
+  const RandomOperand q(*backend, call.n, std::int64_t{spec.n_heads} * d_query),
+      b(*backend, spec.n_heads * head_rows, spec.kv_rank),
+      out(*backend, call.n, std::int64_t{spec.n_heads} * spec.d_value);
+  const Positions positions(*backend, call.first, call.n);
   for (auto _ : state) {
-    backend->expanded_attention({.spec = &spec,
-                                 .keys = {weight, head_rows, 0, spec.d_nope, true},
-                                 .values = {weight, head_rows, spec.d_nope, spec.d_value, false},
-                                 .q = q.data(),
-                                 .token_stride = std::int64_t{spec.n_heads} * d_query,
-                                 .head_stride = d_query,
-                                 .kv = kv.view,
-                                 .n = call.n,
-                                 .first_position = call.first,
-                                 .out = out.data()});
+    backend->expanded_attention(
+        {.spec = &spec,
+         .keys = {b.weight(), head_rows, 0, spec.d_nope, true},
+         .values = {b.weight(), head_rows, spec.d_nope, spec.d_value, false},
+         .q = q,
+         .kv = kv.view,
+         .positions = positions,
+         .out = out});
+    backend->wait_for_all();
   }
   const auto expanding =
       static_cast<double>((call.first + call.n) * spec.n_heads * head_rows * spec.kv_rank);
   report(state, call.pairs() * spec.n_heads * (d_query + spec.d_value) + expanding,
-         kv.memory.size());
+         kv.memory->bytes());
 }
 
 void run_delta(benchmark::State& state, const GatedDeltaSpec& spec, std::int64_t n) {
-  const auto backend = make_cpu_backend({.n_threads = n_threads()});
+  const auto backend = make_backend({.n_threads = n_threads()});
   const std::int64_t n_state = std::int64_t{spec.n_value_heads} * spec.d_key * spec.d_value;
-  std::vector<float> qkv = random_floats(n * spec.conv_dim()),
-                     z = random_floats(n * spec.value_dim()),
-                     b = random_floats(n * spec.n_value_heads),
-                     a = random_floats(n * spec.n_value_heads), s = random_floats(n_state);
-  const std::vector<float> a_log = random_floats(spec.n_value_heads),
-                           dt_bias = random_floats(spec.n_value_heads),
-                           norm = random_floats(spec.d_value);
-  std::vector<float> out(z.size());
+  const RandomOperand qkv(*backend, n, spec.conv_dim()), z(*backend, n, spec.value_dim()),
+      b(*backend, n, spec.n_value_heads), a(*backend, n, spec.n_value_heads),
+      s(*backend, std::int64_t{spec.n_value_heads} * spec.d_key, spec.d_value),
+      a_log(*backend, 1, spec.n_value_heads), dt_bias(*backend, 1, spec.n_value_heads),
+      norm(*backend, 1, spec.d_value), out(*backend, n, spec.value_dim());
   for (auto _ : state) {
     backend->gated_delta({.spec = &spec,
-                          .qkv = qkv.data(),
-                          .z = z.data(),
-                          .b = b.data(),
-                          .a = a.data(),
-                          .a_log = a_log.data(),
-                          .dt_bias = dt_bias.data(),
-                          .norm = norm.data(),
+                          .qkv = qkv,
+                          .z = z,
+                          .b = b,
+                          .a = a,
+                          .a_log = a_log,
+                          .dt_bias = dt_bias,
+                          .norm = norm,
                           .eps = 1e-6f,
-                          .state = s.data(),
-                          .n = n,
-                          .out = out.data()});
+                          .state = s,
+                          .out = out});
+    backend->wait_for_all();
   }
-  report(state, static_cast<double>(3 * n * n_state), s.size() * sizeof(float));
+  report(state, static_cast<double>(3 * n * n_state),
+         static_cast<std::uint64_t>(n_state) * sizeof(float));
 }
 
 void run_conv(benchmark::State& state, std::int64_t channels, std::int64_t n) {
-  const auto backend = make_cpu_backend({.n_threads = n_threads()});
-  const std::vector<float> x = random_floats(n * channels), weight = random_floats(4 * channels);
-  std::vector<float> past = random_floats(3 * channels), out(x.size());
-  for (auto _ : state)
-    backend->short_conv({x.data(), weight.data(), past.data(), channels, 4, n, out.data()});
-  report(state, static_cast<double>(4 * n * channels), 2 * x.size() * sizeof(float));
+  const auto backend = make_backend({.n_threads = n_threads()});
+  const RandomOperand x(*backend, n, channels), weight(*backend, 4, channels),
+      past(*backend, 3, channels), out(*backend, n, channels);
+  for (auto _ : state) {
+    backend->short_conv({.x = x, .weight = weight, .state = past, .out = out});
+    backend->wait_for_all();
+  }
+  report(state, static_cast<double>(4 * n * channels),
+         2 * static_cast<std::uint64_t>(n * channels) * sizeof(float));
 }
 
 void add(const std::string& name, const std::function<void(benchmark::State&)>& body) {
@@ -182,8 +174,11 @@ void add_all() {
                            call.first);
       };
       for (const int heads : {16, 32}) {
-        const GatedAttentionSpec spec{
-            .n_heads = heads, .n_kv_heads = 2, .d_head = 256, .rope = {}, .scale = 1 / 16.0f};
+        const AttentionSpec spec{.n_heads = heads,
+                                 .n_kv_heads = 2,
+                                 .d_head = 256,
+                                 .has_output_gate = true,
+                                 .scale = 1 / 16.0f};
         add(name(heads == 16 ? "gqa_35b" : "gqa_397b"),
             [=](benchmark::State& state) { run_gqa(state, spec, call, type); });
       }

@@ -22,8 +22,8 @@
 #include "backends/backend.h"
 #include "backends/cpu/kernels.h"
 #include "base/aligned_buffer.h"
-#include "base/aligned_buffer.h"
 #include "random_floats.h"
+#include "random_operand.h"
 
 namespace moeflux {
 namespace {
@@ -52,7 +52,8 @@ const NamedFormat kFormats[] = {
 // Matrices of kRows rows, one after the other in memory; next() goes round them.
 class Matrices {
  public:
-  Matrices(const WeightFormat& format, std::int64_t cols, std::size_t at_least_bytes)
+  Matrices(Backend& memory_of, const WeightFormat& format, std::int64_t cols,
+           std::size_t at_least_bytes)
       : data_bytes_(data_row_bytes(format, cols) * kRows),
         view_{.format = format, .rows = kRows, .cols = cols} {
     if (format.kind == WeightKind::Affine || format.kind == WeightKind::Fp8Block) {
@@ -60,18 +61,32 @@ class Matrices {
       plane_bytes_ = rows * scales_per_row(format, cols) * scale_bytes();
     }
     count_ = static_cast<std::int64_t>(at_least_bytes) / data_bytes_ + 1;
-    memory_ = HugeBuffer(static_cast<std::size_t>(count_ * bytes()));
+    memory_ = memory_of.allocate(static_cast<std::uint64_t>(count_ * bytes()), MemoryKind::Device,
+                                 Backing::Huge);
     fill();
   }
 
   std::int64_t bytes() const { return data_bytes_ + 2 * plane_bytes_; }  // of one matrix
 
   const WeightView& next() {
-    view_.data = memory_.data() + next_ * bytes();
+    view_.data = memory_->host() + next_ * bytes();
     view_.scales = view_.data + data_bytes_;
     view_.biases = view_.scales + plane_bytes_;
     next_ = (next_ + 1) % count_;
     return view_;
+  }
+  Weight next_operand() {
+    const WeightView& view = next();
+    const auto offset = [&](const std::byte* plane) {
+      return static_cast<std::uint64_t>(plane - memory_->host());
+    };
+    return {.format = view.format,
+            .rows = view.rows,
+            .cols = view.cols,
+            .buffer = memory_.get(),
+            .data = offset(view.data),
+            .scales = offset(view.scales),
+            .biases = offset(view.biases)};
   }
 
  private:
@@ -81,7 +96,7 @@ class Matrices {
 
   void fill() {
     std::mt19937_64 random(2);
-    std::byte* at = memory_.data();
+    std::byte* at = memory_->host();
     // Any code will do. Numbers get exponents as in a model: subnormal ones would cost extra.
     const bool bf16 = view_.format.kind == WeightKind::BF16;
     const bool fp8 = view_.format.kind == WeightKind::Fp8Block;
@@ -103,7 +118,7 @@ class Matrices {
 
   std::int64_t data_bytes_, plane_bytes_ = 0, count_ = 0, next_ = 0;
   WeightView view_;
-  HugeBuffer memory_;
+  std::unique_ptr<Buffer> memory_;
 };
 
 void report(benchmark::State& state, std::int64_t bytes, double operations) {
@@ -129,24 +144,25 @@ void memory_read(benchmark::State& state) {
 }
 
 std::unique_ptr<Backend> one_thread(const KernelTable& table) {
-  return make_cpu_backend({.isa = table.name, .n_threads = 1});
+  return make_backend({.isa = table.name, .n_threads = 1});
 }
 
 void exact(benchmark::State& state, const KernelTable& table, const WeightFormat& format,
            std::int64_t n) {
-  Matrices weights(format, kCols, n <= 16 ? kFarBytes : 0);
   const auto backend = one_thread(table);
-  const std::vector<float> values = random_floats(n * kCols);
-  AlignedBuffer x(values.size() * sizeof(float));  // as the activations of a model are
-  std::copy(values.begin(), values.end(), x.floats());
-  std::vector<float> y(static_cast<std::size_t>(n * kRows));
-  for (auto _ : state) backend->matmul({weights.next(), x.floats(), kCols, n, y.data(), kRows});
+  Matrices weights(*backend, format, kCols, n <= 16 ? kFarBytes : 0);
+  const RandomOperand x(*backend, n, kCols), y(*backend, n, kRows);
+  for (auto _ : state) {
+    backend->matmul({.weight = weights.next_operand(), .x = x, .y = y});
+    backend->wait_for_all();
+  }
   report(state, weights.bytes(), 2.0 * static_cast<double>(n * kRows * kCols));
 }
 
 void q8_matmul(benchmark::State& state, const KernelTable& table, const WeightFormat& format,
                int digits, std::int64_t n, bool far) {
-  Matrices weights(arranged(format, true), kCols, far ? kFarBytes : 0);
+  const auto backend = one_thread(table);
+  Matrices weights(*backend, arranged(format, true), kCols, far ? kFarBytes : 0);
   const Q8Layout layout(format, kCols, digits);
   const std::vector<float> x = random_floats(n * kCols);
   AlignedBuffer rounded(static_cast<std::size_t>(n * layout.row_bytes));

@@ -32,6 +32,9 @@ struct Gqa {
   int n_heads, n_kv_heads, d_head;
   std::int64_t n, first;
   KvType type = KvType::F32;
+  bool has_gate = true;
+  int window = 0;
+  bool has_sinks = false;
 };
 
 void check(const Gqa& t, double size, double tolerance) {
@@ -39,9 +42,11 @@ void check(const Gqa& t, double size, double tolerance) {
   const AttentionSpec spec{.n_heads = t.n_heads,
                            .n_kv_heads = t.n_kv_heads,
                            .d_head = t.d_head,
-                           .has_output_gate = true,
+                           .has_output_gate = t.has_gate,
+                           .has_sinks = t.has_sinks,
+                           .window = t.window,
                            .scale = 1 / std::sqrt(static_cast<float>(t.d_head))};
-  const std::int64_t head_stride = 2 * t.d_head, token_stride = t.n_heads * head_stride + 3;
+  const std::int64_t head_stride = spec.query_head(), token_stride = t.n_heads * head_stride + 3;
   const std::int64_t kv_dim = t.n_kv_heads * t.d_head, length = t.first + t.n;
   std::vector<float> q;  // per head: query, gate; then padding
   for (std::int64_t i = 0; i < t.n; ++i) {
@@ -54,24 +59,29 @@ void check(const Gqa& t, double size, double tolerance) {
   }
   const std::vector<float> k = random.floats(length * kv_dim, size),
                            v = random.floats(length * kv_dim);
+  const std::vector<float> sinks = random.floats(t.n_heads, 2 * size);
   std::vector<double> want;
   for (std::int64_t i = 0; i < t.n; ++i) {
     for (int h = 0; h < t.n_heads; ++h) {
       const std::int64_t kv = h / (t.n_heads / t.n_kv_heads) * t.d_head;
       const float* query = q.data() + i * token_stride + h * head_stride;
       std::vector<double> scores;
-      for (std::int64_t at = 0; at <= t.first + i; ++at) {
+      const std::int64_t seen =
+          t.window == 0 ? 0 : std::max<std::int64_t>(t.first + i + 1 - t.window, 0);
+      for (std::int64_t at = seen; at <= t.first + i; ++at) {
         double s = 0;
         for (int c = 0; c < t.d_head; ++c)
           s += static_cast<double>(query[c]) * k[at * kv_dim + kv + c];
         scores.push_back(s * spec.scale);
       }
-      const std::vector<double> p = softmax(scores);
+      if (t.has_sinks) scores.push_back(sinks[h]);
+      std::vector<double> p = softmax(scores);
+      if (t.has_sinks) p.pop_back();
       for (int c = 0; c < t.d_head; ++c) {
         double sum = 0;
         for (std::size_t at = 0; at < p.size(); ++at)
-          sum += p[at] * v[static_cast<std::int64_t>(at) * kv_dim + kv + c];
-        want.push_back(sum * sigmoid(query[t.d_head + c]));
+          sum += p[at] * v[(seen + static_cast<std::int64_t>(at)) * kv_dim + kv + c];
+        want.push_back(t.has_gate ? sum * sigmoid(query[t.d_head + c]) : sum);
       }
     }
   }
@@ -85,7 +95,7 @@ void check(const Gqa& t, double size, double tolerance) {
                        .q = operand(q.data(), t.n, t.n_heads * head_stride, token_stride),
                        .k = keys.view(),
                        .v = values.view(),
-                       .sinks = {},
+                       .sinks = t.has_sinks ? operand(sinks) : View{},
                        .positions = test::positions(t.first, t.n),
                        .out = operand(out, t.n)});
     expect_close(out, want, tolerance, what);
@@ -112,6 +122,55 @@ TEST(Attention, LongSequences) {
 // A sum over a hundred thousand nearly equal weights: the error of f32 shows here first.
 TEST(Attention, VeryLongSequences) {
   check({1, 1, 4, 1, 100000}, 0.1, 1e-4);
+}
+
+TEST(Attention, WithoutAnOutputGate) {
+  for (const std::int64_t first : {0, 40, 300})
+    check({.n_heads = 6, .n_kv_heads = 2, .d_head = 24, .n = 5, .first = first, .has_gate = false},
+          1, test::kKernelTolerance);
+}
+
+// Windows of one position, inside of a block of keys, across one and over several, as long as the
+// context, and longer; a single query, several, and more than a piece has.
+TEST(Attention, SlidingWindows) {
+  for (const int window : {1, 2, 17, 127, 128, 129, 200, 300, 305, 5000}) {
+    for (const auto& [n, first] :
+         {std::pair<std::int64_t, std::int64_t>(1, 0), {1, 300}, {5, 126}, {5, 300}, {140, 200}}) {
+      Gqa t{.n_heads = 4, .n_kv_heads = 2, .d_head = 8, .n = n, .first = first, .window = window};
+      check(t, 1, test::kKernelTolerance);
+      t.has_gate = false;
+      t.type = KvType::Q8;
+      check(t, 1, 1e-2);
+    }
+  }
+}
+
+TEST(Attention, WindowsOfLongSequences) {
+  check({.n_heads = 8, .n_kv_heads = 1, .d_head = 16, .n = 1, .first = 20000, .window = 128}, 1,
+        test::kKernelTolerance);
+  check({.n_heads = 8, .n_kv_heads = 1, .d_head = 16, .n = 300, .first = 2000, .window = 1000}, 1,
+        1e-5);
+}
+
+TEST(Attention, Sinks) {
+  for (const double size : {0.1, 1.0, 6.0}) {
+    for (const std::int64_t first : {0, 40, 300}) {
+      for (const int window : {0, 1, 100}) {
+        Gqa t{.n_heads = 6,
+              .n_kv_heads = 2,
+              .d_head = 24,
+              .n = 5,
+              .first = first,
+              .has_gate = false,
+              .window = window,
+              .has_sinks = true};
+        check(t, size, 1e-5);
+        t.n = 1;
+        t.has_gate = true;
+        check(t, size, 1e-5);
+      }
+    }
+  }
 }
 
 struct Mla {

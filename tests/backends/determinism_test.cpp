@@ -155,18 +155,29 @@ class KvTypes : public testing::TestWithParam<KvType> {};
 // keys that threads share a query.
 TEST_P(KvTypes, Attention) {
   Random random(7);
-  for (const auto& [n_heads, n_kv_heads, first] :
-       {std::tuple<int, int, std::int64_t>(6, 2, 240), {1, 1, 900}, {40, 2, 120}}) {
-    const int d = 20, width = n_heads * 2 * d;
+  struct Shape {
+    int n_heads, n_kv_heads;
+    std::int64_t first;
+    int window = 0;
+    bool has_gate = true, has_sinks = false;
+  };
+  for (const auto& [n_heads, n_kv_heads, first, window, has_gate, has_sinks] :
+       {Shape{6, 2, 240}, Shape{1, 1, 900}, Shape{40, 2, 120}, Shape{6, 2, 240, 0, false, true},
+        Shape{6, 2, 240, 20}, Shape{1, 1, 900, 300, false, true}, Shape{40, 2, 120, 128, false}}) {
+    const int d = 20;
     const AttentionSpec spec{.n_heads = n_heads,
                              .n_kv_heads = n_kv_heads,
                              .d_head = d,
-                             .has_output_gate = true,
+                             .has_output_gate = has_gate,
+                             .has_sinks = has_sinks,
+                             .window = window,
                              .scale = 0.2f};
+    const int width = n_heads * spec.query_head();
     const std::int64_t length = first + kRows;
     const std::vector<float> q = random.floats(kRows * width),
                              k = random.floats(length * n_kv_heads * d),
-                             v = random.floats(length * n_kv_heads * d);
+                             v = random.floats(length * n_kv_heads * d),
+                             sinks = random.floats(n_heads);
     const auto scalar = test::cpu_backend("scalar");
     const test::KvMemory keys({GetParam(), KvLayout::Tiles, n_kv_heads, d, length}, *scalar, k);
     const test::KvMemory values({GetParam(), KvLayout::Rows, n_kv_heads, d, length}, *scalar, v);
@@ -176,11 +187,11 @@ TEST_P(KvTypes, Attention) {
                              .q = operand(q, kRows).row_range(at, n),
                              .k = keys.view(),
                              .v = values.view(),
-                             .sinks = {},
+                             .sinks = has_sinks ? operand(sinks) : View{},
                              .positions = positions(first + at, n),
-                             .out = operand(out + at * n_heads * d, n, n_heads * d)});
+                             .out = operand(out + at * spec.q_dim(), n, spec.q_dim())});
         },
-        kRows * n_heads * d);
+        kRows * spec.q_dim());
   }
 }
 

@@ -184,6 +184,25 @@ TEST(NonFinite, Attention) {
             what + " v as " + std::string(kv_type_name(type)));
       }
     }
+    for (const KvType type : kAllKvTypes) {  // seen through a window of three: by tokens 2 to 4
+      AttentionInputs in = good;
+      in.type = type;
+      in.spec.window = 3;
+      in.k[5 * 10 + 5 + 1] = kNan;
+      expect_nan_exactly(
+          in.run(backend),
+          [&](std::int64_t i) { return token(i) >= 2 && token(i) <= 4 && head(i) >= 2; },
+          what + " k in a window");
+      in.k = good.k;
+      in.v[5 * 10 + 5 + 1] = kNan;
+      expect_nan_exactly(
+          in.run(backend),
+          [&](std::int64_t i) {
+            return token(i) >= 2 && token(i) <= 4 && head(i) >= 2 &&
+                   (i % 5 == 1 || type == KvType::Q8);
+          },
+          what + " v in a window");
+    }
     {
       AttentionInputs in = good;
       in.q[3 * 20 + 5] = kNan;

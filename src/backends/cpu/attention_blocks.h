@@ -174,7 +174,7 @@ class BlockedAttention {
     return static_cast<int>(std::clamp<std::int64_t>(n, 0, kKeyBlock));
   }
 
-  // Of the keys of a block, those before the query's window.
+  // Of the keys of a block, those before the query's window; at most those it may see.
   int hidden(const QueryTile& tile, int query, std::int64_t block) const {
     if (shape_.window == 0) return 0;
     const std::int64_t n =
@@ -212,24 +212,22 @@ class BlockedAttention {
     for (int begin = first; begin < last;) {
       float* weights = memory.scores + (begin - first) * kKeyBlock;
       const int n = visible(tile, begin, block);
+      const int n_hidden = hidden(tile, begin, block);
       int end = begin;
-      for (; end < last && visible(tile, end, block) == n; ++end) {
+      for (; end < last && visible(tile, end, block) == n && hidden(tile, end, block) == n_hidden;
+           ++end) {
         float* of_query = weights + (end - begin) * kKeyBlock;
-        const int n_hidden = std::min(hidden(tile, end, block), n);
         std::fill_n(of_query, n_hidden, -std::numeric_limits<float>::infinity());
-        if (n > n_hidden) {
-          out.sums[end - first] = kernels_.softmax(of_query, n, shape_.scale);
-        } else {
-          std::fill_n(of_query, n, 0.0f);
-          out.sums[end - first] = SoftmaxSum{};
-        }
+        out.sums[end - first] =
+            n > n_hidden ? kernels_.softmax(of_query, n, shape_.scale) : SoftmaxSum{};
       }
-      kernels_.weighted_rows({.weights = weights,
+      // Without the hidden keys: a weight of zero would not hide a NaN.
+      kernels_.weighted_rows({.weights = weights + n_hidden,
                               .weight_stride = kKeyBlock,
                               .n_queries = end - begin,
-                              .rows = keys.values,
+                              .rows = keys.values + n_hidden * keys.value_stride,
                               .row_stride = keys.value_stride,
-                              .n_rows = n,
+                              .n_rows = n - n_hidden,
                               .d = d,
                               .out = out.values + std::int64_t{begin - first} * d,
                               .out_stride = d});

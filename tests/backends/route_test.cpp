@@ -1,17 +1,21 @@
-#include "runtime/router.h"
-
+// Choosing experts: which, in which order, with which weights.
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <set>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "backends/backend.h"
+#include "support/operands.h"
 #include "support/random.h"
 
 namespace moeflux {
 namespace {
+
+using test::operand;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -25,9 +29,13 @@ Routed run(const MoeSpec& spec, const std::vector<float>& logits,
            const std::vector<float>& bias = {}) {
   Routed routed{std::vector<std::int32_t>(static_cast<std::size_t>(spec.top_k), -1),
                 std::vector<float>(static_cast<std::size_t>(spec.top_k))};
-  static RouterScratch scratch;  // as in a pass: kept between tokens and layers of different sizes
-  route(spec, logits.data(), bias.empty() ? nullptr : bias.data(), routed.ids.data(),
-        routed.weights.data(), scratch);
+  // One for all, as in a pass: what it keeps is of layers of different sizes.
+  static const std::unique_ptr<Backend> backend = make_backend({.n_threads = 2});
+  backend->route({.router = &spec.router,
+                  .logits = operand(logits),
+                  .correction_bias = bias.empty() ? View{} : operand(bias),
+                  .ids = operand(routed.ids),
+                  .weights = operand(routed.weights)});
   return routed;
 }
 
@@ -183,6 +191,110 @@ TEST(Router, AgreesWithSorting) {
     for (const std::int32_t e : order) sum += std::exp(static_cast<double>(logits[e]));
     for (int slot = 0; slot < top_k; ++slot) {
       EXPECT_NEAR(r.weights[slot], std::exp(static_cast<double>(logits[order[slot]])) / sum, 1e-6);
+    }
+  }
+}
+
+// Logits choose, and the softmax is over the chosen alone.
+MoeSpec chosen_spec(int n_experts, int top_k) {
+  MoeSpec spec = softmax_spec(n_experts, top_k);
+  spec.router.scores_chosen = true;
+  return spec;
+}
+
+TEST(RouterScoresChosen, SoftmaxOfTheChosen) {
+  for (const bool normalize : {true, false}) {  // they sum to 1 anyway
+    MoeSpec spec = chosen_spec(4, 2);
+    spec.router.normalize = normalize;
+    spec.router.scale = 3;
+    const Routed r = run(spec, {std::log(8.0f), 0, std::log(2.0f), std::log(4.0f)});
+    EXPECT_EQ(r.ids, (std::vector<std::int32_t>{0, 3}));
+    EXPECT_NEAR(r.weights[0], 3 * 8.0 / 12, 1e-6);
+    EXPECT_NEAR(r.weights[1], 3 * 4.0 / 12, 1e-6);
+  }
+}
+
+TEST(RouterScoresChosen, OneExpertHasAllTheWeight) {
+  const Routed r = run(chosen_spec(3, 1), {-5, -7, -4});
+  EXPECT_EQ(r.ids, (std::vector<std::int32_t>{2}));
+  EXPECT_EQ(r.weights[0], 1.0f);
+}
+
+TEST(RouterScoresChosen, LargeLogitsDoNotOverflow) {
+  const Routed r = run(chosen_spec(3, 2), {-30000, -30001, -60000});
+  EXPECT_EQ(r.ids, (std::vector<std::int32_t>{0, 1}));
+  EXPECT_NEAR(r.weights[0], 1 / (1 + std::exp(-1.0)), 1e-6);
+}
+
+TEST(RouterScoresChosen, TheBiasChoosesButDoesNotWeigh) {
+  const Routed r = run(chosen_spec(3, 2), {0, std::log(3.0f), std::log(2.0f)}, {5, 0, 0});
+  EXPECT_EQ(r.ids, (std::vector<std::int32_t>{0, 1}));
+  EXPECT_NEAR(r.weights[0], 1.0 / 4, 1e-6);
+  EXPECT_NEAR(r.weights[1], 3.0 / 4, 1e-6);
+}
+
+TEST(RouterScoresChosen, Sigmoid) {
+  MoeSpec spec = chosen_spec(3, 2);
+  spec.router.scoring = RouterScoring::Sigmoid;
+  const Routed r = run(spec, {logit(0.6), logit(0.1), logit(0.3)});
+  EXPECT_EQ(r.ids, (std::vector<std::int32_t>{0, 2}));
+  EXPECT_NEAR(r.weights[0], 0.6 / 0.9, 1e-6);
+  EXPECT_NEAR(r.weights[1], 0.3 / 0.9, 1e-6);
+}
+
+// Against sorting and a softmax in double. Without normalising it is not the softmax of all.
+TEST(RouterScoresChosen, AgreesWithSorting) {
+  test::Random random(13);
+  for (int round = 0; round < 500; ++round) {
+    const int n_experts = static_cast<int>(random.integer(1, 64));
+    const int top_k = static_cast<int>(random.integer(1, n_experts));
+    MoeSpec spec = chosen_spec(n_experts, top_k);
+    spec.router.normalize = random.chance(0.5);
+    const std::vector<float> logits = random.floats(n_experts, 4);
+    std::vector<std::int32_t> order(static_cast<std::size_t>(n_experts));
+    for (int e = 0; e < n_experts; ++e) order[static_cast<std::size_t>(e)] = e;
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int a, int b) { return logits[a] > logits[b]; });
+    order.resize(static_cast<std::size_t>(top_k));
+    const Routed r = run(spec, logits);
+    EXPECT_EQ(r.ids, order);
+    double sum = 0;
+    for (const std::int32_t e : order) sum += std::exp(static_cast<double>(logits[e]));
+    for (int slot = 0; slot < top_k; ++slot) {
+      EXPECT_NEAR(r.weights[slot], std::exp(static_cast<double>(logits[order[slot]])) / sum, 1e-6);
+    }
+  }
+}
+
+// Rows that lie apart, few and so many that threads share them: each as alone.
+TEST(Router, RowsDoNotDependOnEachOther) {
+  test::Random random(14);
+  constexpr std::int64_t kExperts = 24, kStride = kExperts + 3;
+  for (const bool chosen : {false, true}) {
+    MoeSpec spec = sigmoid_spec(kExperts, 5, 4, 2);
+    spec.router.scores_chosen = chosen;
+    const std::vector<float> bias = random.floats(kExperts);
+    for (const std::int64_t n : {0, 1, 3, 15, 16, 50}) {
+      const std::vector<float> logits = random.floats(std::max<std::int64_t>(n, 1) * kStride, 4);
+      for (const int n_threads : {1, 3}) {
+        std::vector<std::int32_t> ids(static_cast<std::size_t>(n * 5));
+        std::vector<float> weights(ids.size());
+        View rows = operand(logits.data(), n, kExperts, kStride), chosen_ids = operand(ids);
+        make_backend({.n_threads = n_threads})
+            ->route({.router = &spec.router,
+                     .logits = rows,
+                     .correction_bias = operand(bias),
+                     .ids = chosen_ids.reshaped(n, 5),
+                     .weights = operand(weights.data(), n, 5)});
+        for (std::int64_t i = 0; i < n; ++i) {
+          const float* row = logits.data() + i * kStride;
+          const Routed alone = run(spec, std::vector<float>(row, row + kExperts), bias);
+          for (std::int64_t slot = 0; slot < 5; ++slot) {
+            EXPECT_EQ(ids[i * 5 + slot], alone.ids[slot]);
+            EXPECT_EQ(weights[i * 5 + slot], alone.weights[slot]);
+          }
+        }
+      }
     }
   }
 }
