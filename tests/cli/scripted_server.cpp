@@ -15,7 +15,7 @@
 namespace moeflux::test {
 namespace {
 
-constexpr int kPatienceMs = 20'000;
+constexpr int kScriptPatienceMs = 20'000;
 
 void check(bool good) {
   if (!good) throw std::runtime_error("a scripted server cannot listen");
@@ -23,7 +23,7 @@ void check(bool good) {
 
 bool wait_readable(int fd) {
   pollfd ready{fd, POLLIN, 0};
-  return ::poll(&ready, 1, kPatienceMs) > 0;
+  return ::poll(&ready, 1, kScriptPatienceMs) > 0;
 }
 
 int listen_local(const std::string& path) {
