@@ -8,7 +8,7 @@
 #include "runtime/sampling/grammar_constraint.h"
 #include "runtime/sampling/log_probabilities.h"
 #include "text/grammar/gbnf.h"
-#include "text/vocabulary_support.h"
+#include "text/grammar/vocabulary_support.h"
 
 namespace moeflux::test {
 namespace {

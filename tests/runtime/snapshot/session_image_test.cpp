@@ -36,10 +36,10 @@ TEST(SessionImage, LayersFollowEachOther) {
   const std::size_t each = all.size() / 4;
   const auto caches = kv_caches(session);
   ASSERT_EQ(caches.size(), 4u);
-  EXPECT_EQ(caches[0].data, std::get<AttentionState>(session.layer(2)).k.view().data);
-  EXPECT_EQ(caches[3].data, std::get<AttentionState>(session.layer(5)).v.view().data);
+  EXPECT_EQ(caches[0].buffer, std::get<AttentionState>(session.layer(2)).k.view().buffer);
+  EXPECT_EQ(caches[3].buffer, std::get<AttentionState>(session.layer(5)).v.view().buffer);
   // Values are in rows: [head][position][d].
-  const std::byte* value = caches[1].at(1, 3);
+  const std::byte* value = caches[1].buffer->host() + caches[1].at(1, 3);
   EXPECT_TRUE(std::equal(value, value + 40 * 4, at + static_cast<std::ptrdiff_t>(each + 40 * 4)));
 }
 

@@ -112,7 +112,7 @@ TEST(SnapshotV3, LongSessionsPassInPieces) {
   for (const SnapshotVersion version : {V2, V3}) {
     SmallModel model;
     const std::int64_t length = 5000;  // 80 values each: 1.6 MB of keys in a layer
-    Session from(model.config, {length}, model.budget), to(model.config, {length}, model.budget);
+    Session from = model.empty(length), to = model.empty(length);
     SmallModel::refill(from, length, 3);
     save_snapshot(dir.file("s"), from, model.snapshot(), version);
     EXPECT_EQ(std::filesystem::file_size(dir.file("s")),
