@@ -47,12 +47,17 @@ struct Mappings {
 
 class DeviceBuffer final : private Mappings, public Buffer {
  public:
-  DeviceBuffer(MemoryKind kind, std::uint64_t bytes)
+  DeviceBuffer(MemoryKind kind, std::uint64_t bytes, std::function<void()> finish)
       : Mappings(bytes, kind),
         Buffer(kind, bytes, engine, kind == MemoryKind::Device ? nullptr : engine),
-        for_executor(kind, bytes, executor) {}
+        for_executor(kind, bytes, executor),
+        finish_(std::move(finish)) {}
+  ~DeviceBuffer() override { finish_(); }
 
   const ExecutorBuffer for_executor;
+
+ private:
+  std::function<void()> finish_;
 };
 
 const Buffer* executed(const Buffer* buffer) {
@@ -178,7 +183,10 @@ TestDevice::~TestDevice() {
 }
 
 std::unique_ptr<Buffer> TestDevice::allocate(std::uint64_t bytes, MemoryKind kind, Backing) {
-  return std::make_unique<DeviceBuffer>(kind, bytes);
+  return std::make_unique<DeviceBuffer>(kind, bytes, [this] {
+    std::unique_lock lock(mutex_);
+    has_done_.wait(lock, [&] { return done(n_enqueued_); });
+  });
 }
 
 void TestDevice::discard(const Bytes& bytes) {
