@@ -129,7 +129,7 @@ void memory_read(benchmark::State& state) {
 }
 
 std::unique_ptr<Backend> one_thread(const KernelTable& table) {
-  return make_cpu_backend({.cpu_isa = table.name, .n_threads = 1});
+  return make_cpu_backend({.isa = table.name, .n_threads = 1});
 }
 
 void exact(benchmark::State& state, const KernelTable& table, const WeightFormat& format,

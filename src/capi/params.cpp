@@ -100,7 +100,7 @@ EngineOptions engine_options(const mf_model_params& params) {
       one_of(params.precision, {Precision::Fine, Precision::Exact, Precision::Fast}, "precision");
   options.kv_type =
       one_of(params.kv_type, {KvType::F32, KvType::F16, KvType::BF16, KvType::Q8}, "kv_type");
-  options.cpu_isa = string_or_empty(params.cpu_isa);
+  options.isa = string_or_empty(params.cpu_isa);
   if (params.cache_policy != nullptr) options.cache_policy = params.cache_policy;
   if (params.lookahead >= 0) options.lookahead = params.lookahead;
   options.profile_directory = string_or_empty(params.profile_directory);

@@ -76,7 +76,13 @@ CpuInfo cpu_info() {
 }
 
 std::vector<std::string> backend_names() {
-  return {make_cpu_backend(BackendOptions())->name()};
+  std::vector<std::string> names;
+  for (const BackendInfo& info : backend_list()) {
+    const std::string missing = info.missing();
+    names.push_back(missing.empty() ? info.make({})->name()
+                                    : fmt::format("{} ({})", info.name, missing));
+  }
+  return names;
 }
 
 }  // namespace moeflux::cli

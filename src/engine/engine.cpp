@@ -44,7 +44,9 @@ Engine::Engine(std::shared_ptr<const ModelSource> source, const EngineOptions& o
       governors_(0, 0) {
   load_text();
   auto reader = make_reader(source_->disk_paths(), options.reader);
-  ExpertStore store(source_, model_.index.experts, wants_panels(precision_));
+  backend_ = std::make_unique<TimedBackend>(make_backend(
+      {.isa = options.isa, .n_threads = options.n_threads, .precision = options.precision}));
+  ExpertStore store(source_, model_.index.experts, backend_.get());
   sizes_ = measure_sizes(*source_, model_, store.slot_bytes());
   EngineOptions planned = options;
   planned.memory_bytes = budget_.ceiling();  // what is free changes
@@ -65,32 +67,25 @@ Engine::Engine(std::shared_ptr<const ModelSource> source, const EngineOptions& o
 
   program_ = budget_.reserve("program", plan_.program_bytes);
   kernels_ = budget_.reserve("kernels", plan_.kernel_bytes);
-  backend_ = std::make_unique<TimedBackend>(make_cpu_backend({.cpu_isa = options.cpu_isa,
-                                                              .n_threads = options.n_threads,
-                                                              .precision = options.precision}));
-  const auto parallel_for = [this](std::int64_t n, const auto& body) {
-    backend_->parallel_for(n, body);
-  };
-  weights_ = std::make_unique<WeightStore>(
-      *source_, model_.index.tensors, *reader, budget_, options.progress,
-      Arrangement{.in_panels = wants_panels(precision_), .parallel_for = parallel_for});
+  weights_ = std::make_unique<WeightStore>(*source_, model_.index.tensors, *reader, *backend_,
+                                           budget_, options.progress);
   // Where all experts fit there is nothing to choose.
   if (!options.profile_directory.empty() && plan_.n_slots < plan_.max_slots) {
     profile_.emplace(options.profile_directory, *source_, store.ids());
   }
   experts_ =
-      std::make_unique<ExpertStreamer>(std::move(store), budget_,
+      std::make_unique<ExpertStreamer>(std::move(store), *backend_, budget_,
                                        ExpertStreamer::Options{.cache_bytes = plan_.cache_bytes(),
+                                                               .min_slots = plan_.min_slots,
                                                                .policy = options.cache_policy,
                                                                .reader = std::move(reader),
-                                                               .reads_at_once = reads_at_once,
-                                                               .parallel_for = parallel_for});
+                                                               .reads_at_once = reads_at_once});
   forward_ = std::make_unique<Forward>(Forward::Parts{.config = &config(),
                                                       .tensors = &weights_->tensors(),
                                                       .backend = backend_.get(),
                                                       .experts = experts_.get()},
-                                       budget_, plan_.max_batch);
-  backend_->set_between([this] { experts_->keep_reading(); });
+                                       budget_, plan_.max_batch, plan_.workspace_bytes);
+  backend_->set_poll([this] { experts_->poll(); });
   if (options.elastic) pressure_.emplace(default_pressure_policy(read_memory_limits()));
   warm_cache(options);
 }
@@ -128,8 +123,7 @@ void Engine::warm_cache(const EngineOptions& options) {
   if (!options.preload) return;
   const ExpertCache& cache = experts_->cache();
   experts_->finish_warming([&] {
-    const std::uint64_t slot = plan_.slot_bytes;
-    if (options.progress) options.progress(cache.n_held() * slot, cache.capacity() * slot);
+    if (options.progress) options.progress(cache.held_bytes(), cache.capacity_bytes());
   });
 }
 
@@ -144,21 +138,18 @@ const std::string& Engine::profile_warning() const {
 
 void Engine::resize_cache() {
   if (!pressure_) return;
-  const std::uint64_t slot = plan_.slot_bytes;
-  const std::uint64_t slots = experts_->cache().capacity();
+  const std::uint64_t bytes = experts_->cache().capacity_bytes();
   const double now =
       std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   const MemoryDecision decision = pressure_->poll(
-      now,
-      {.current = slots * slot, .floor = plan_.min_slots * slot, .ceiling = plan_.cache_bytes()});
-  if (decision.action == MemoryAction::Hold || slot == 0) return;
-  const std::uint64_t by = (decision.bytes + slot - 1) / slot;
+      now, {.current = bytes, .floor = plan_.floor_cache_bytes(), .ceiling = plan_.cache_bytes()});
+  if (decision.action == MemoryAction::Hold) return;
   if (decision.action == MemoryAction::Shrink) {
-    experts_->set_capacity(slots > by ? slots - by : 0, plan_.min_slots);
+    experts_->set_capacity(bytes - std::min(bytes, decision.bytes));
     ++resizes_.shrunk;
     resizes_.last_cause = decision.cause;
   } else {
-    experts_->set_capacity(slots + by, plan_.min_slots);
+    experts_->set_capacity(bytes + decision.bytes);
     ++resizes_.grown;
   }
 }
@@ -204,7 +195,8 @@ double Engine::seconds_per_prompt_token() const {
 }
 
 Session Engine::new_session() {
-  return Session(config(), {context_length_, kv_type_, n_checkpoints_, plan_.max_drafts}, budget_);
+  return Session(config(), {context_length_, kv_type_, n_checkpoints_, plan_.max_drafts}, *backend_,
+                 budget_);
 }
 
 std::vector<float> Engine::prefill(Session& session, std::span<const TokenId> tokens,

@@ -36,7 +36,7 @@ struct EngineOptions {
   int max_drafts = 0;               // tokens of a pass that a session can take back; kAutoDrafts
   Precision precision = Precision::Fine;
   KvType kv_type = KvType::F32;  // of keys and values in a session
-  std::string cpu_isa = {};      // force an instruction set: "scalar", "avx2", ...; empty: the best
+  std::string isa = {};          // force an instruction set: "scalar", "avx2", ...; empty: the best
 
   // Streaming of experts; none of it changes a result.
   std::string cache_policy = std::string(kDefaultPolicy);  // which experts to give up first
@@ -151,8 +151,8 @@ class Engine {
   ModelSizes sizes_;
   MemoryPlan plan_;
   MemoryBudget::Reservation program_, kernels_;
+  std::unique_ptr<TimedBackend> backend_;  // before all that lies in its memory
   std::unique_ptr<WeightStore> weights_;
-  std::unique_ptr<TimedBackend> backend_;
   std::optional<ProfileKeeper> profile_;  // before the streamer, which tells it of every request
   std::unique_ptr<ExpertStreamer> experts_;
   std::unique_ptr<Forward> forward_;

@@ -5,9 +5,9 @@
 
 #include "base/file.h"
 #include "engine/decoder.h"
+#include "runtime/pass_memory.h"
 #include "runtime/session.h"
 #include "runtime/weight_store.h"
-#include "runtime/workspace_size.h"
 
 namespace moeflux {
 namespace {
@@ -109,8 +109,9 @@ MemoryPlan plan_with_batch(const ModelConfig& config, const ModelSizes& sizes,
                                                       .n_checkpoints = options.n_checkpoints,
                                                       .max_drafts = options.max_drafts});
   plan.max_batch = std::min(max_batch, options.context_length * options.n_sessions);
-  plan.kernel_bytes = cpu_scratch_bytes(widest_ops(config, plan.max_batch), options.n_threads);
-  plan.scratch_bytes = workspace_floats(config, plan.max_batch) * sizeof(float) + plan.kernel_bytes;
+  const PassMemory pass = measure_pass(config, plan.max_batch);
+  plan.workspace_bytes = pass.workspace_bytes;
+  plan.kernel_bytes = find_backend().scratch_needed(pass.widest, options.n_threads);
   plan.max_drafts = options.max_drafts;
   plan.draft_bytes = static_cast<std::uint64_t>(options.n_sessions) *
                      Decoder::bytes_needed(config, plan.max_batch, options.max_drafts);

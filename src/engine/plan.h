@@ -64,10 +64,10 @@ struct PlanOptions {
 struct MemoryPlan {
   std::uint64_t ceiling = 0;
   std::uint64_t dense_bytes = 0;
-  std::uint64_t context_bytes = 0;  // keys, values and recurrent state
-  std::int64_t max_batch = 0;       // tokens per forward pass
-  std::uint64_t kernel_bytes = 0;   // of such a pass, by the backend
-  std::uint64_t scratch_bytes = 0;  // of such a pass, the former included
+  std::uint64_t context_bytes = 0;    // keys, values and recurrent state
+  std::int64_t max_batch = 0;         // tokens per forward pass
+  std::uint64_t kernel_bytes = 0;     // of such a pass, by the backend
+  std::uint64_t workspace_bytes = 0;  // of such a pass, by the runtime
   int max_drafts = 0;
   std::uint64_t draft_bytes = 0;  // to make them; the states to go back to are context
   std::uint64_t reader_bytes = 0;
@@ -78,15 +78,18 @@ struct MemoryPlan {
   std::uint64_t n_slots = 0;    // that the ceiling leaves room for; below the floor min_slots
   std::uint64_t floor_fixed_bytes = 0;
 
+  std::uint64_t scratch_bytes() const { return workspace_bytes + kernel_bytes; }
   std::uint64_t fixed_bytes() const {
-    return dense_bytes + context_bytes + scratch_bytes + draft_bytes + reader_bytes + program_bytes;
+    return dense_bytes + context_bytes + scratch_bytes() + draft_bytes + reader_bytes +
+           program_bytes;
   }
   // With the shortest passes and no drafts, where the plan was free to choose.
-  std::uint64_t floor_bytes() const { return floor_fixed_bytes + min_slots * slot_bytes; }
+  std::uint64_t floor_bytes() const { return floor_fixed_bytes + floor_cache_bytes(); }
   std::uint64_t all_bytes() const { return floor_fixed_bytes + max_slots * slot_bytes; }
+  std::uint64_t floor_cache_bytes() const { return min_slots * slot_bytes; }
   std::uint64_t cache_bytes() const { return n_slots * slot_bytes; }
   std::uint64_t used_bytes() const { return fixed_bytes() + cache_bytes(); }
-  bool fits() const { return ceiling >= fixed_bytes() + min_slots * slot_bytes; }
+  bool fits() const { return ceiling >= fixed_bytes() + floor_cache_bytes(); }
 };
 
 // A pass over many tokens reads and unpacks every expert once for all of them, but its scratch

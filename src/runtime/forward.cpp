@@ -8,9 +8,6 @@
 namespace moeflux {
 namespace {
 
-// Tokens of a long pass that a mixer takes at a time. Latent attention multiplies keys and values
-// out for each slice: the longer, the less often.
-constexpr std::int64_t kMixerSlice = 512, kLatentSlice = 1024;
 std::int64_t slice_of(const Mixer<Resident>& mixer) {
   return std::holds_alternative<LatentAttention<Resident>>(mixer) ? kLatentSlice : kMixerSlice;
 }

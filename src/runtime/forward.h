@@ -26,6 +26,10 @@
 
 namespace moeflux {
 
+// Tokens of a long pass that a mixer takes at a time. Latent attention multiplies keys and values
+// out for each slice: the longer, the less often.
+inline constexpr std::int64_t kMixerSlice = 512, kLatentSlice = 1024;
+
 enum class LogitsOf { None, LastToken, EveryToken };
 
 struct Span {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "backends/counting_backend.h"
-#include "experts/lookahead_governors.h"
+#include "experts/governor.h"
 #include "runtime/forward.h"
 #include "runtime/session.h"
 #include "runtime/weight_store.h"
@@ -63,7 +63,8 @@ class Shapes {
             .sinks = vector(s.n_heads)};
   }
   GatedDelta<Resident> block(const GatedDeltaSpec& s) const {
-    GatedDelta<Resident> t{.spec = s};
+    GatedDelta<Resident> t;
+    t.spec = s;
     t.qkv = matrix(s.conv_dim(), d_model_);
     t.z = matrix(s.value_dim(), d_model_);
     t.a = t.b = matrix(s.n_value_heads, d_model_);
@@ -74,7 +75,8 @@ class Shapes {
     return t;
   }
   LatentAttention<Resident> block(const MlaSpec& s) const {
-    LatentAttention<Resident> t{.spec = s};
+    LatentAttention<Resident> t;
+    t.spec = s;
     if (s.q_rank > 0) t.q_a = matrix(s.q_rank, d_model_);
     t.q_a_norm = vector(s.q_rank);
     t.q = matrix(std::int64_t{s.n_heads} * s.d_query(), s.q_rank > 0 ? s.q_rank : d_model_);
@@ -88,7 +90,8 @@ class Shapes {
     return {s, linear(s.d_ff, d_model_), linear(s.d_ff, d_model_), linear(d_model_, s.d_ff)};
   }
   Moe<Resident> block(const MoeSpec& s) const {
-    Moe<Resident> t{.spec = s};
+    Moe<Resident> t;
+    t.spec = s;
     t.router = linear(s.n_experts, d_model_);
     t.shared = block(DenseFfnSpec{.d_ff = s.d_shared, .activation = s.activation});
     t.shared_gate = matrix(1, d_model_);

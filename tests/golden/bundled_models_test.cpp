@@ -53,7 +53,7 @@ TEST_P(Bundled, ThreadsCachePiecesAndInstructionsChangeNothing) {
   options.cache_slots = 1;
   expect_same_bits(want, logits(path(), options, 11), "3 threads, 1 slot, pieces of 11");
   options = roomy();
-  options.cpu_isa = "scalar";
+  options.isa = "scalar";
   options.cache_slots = 20;
   expect_same_bits(want, logits(path(), options), "scalar, 20 slots");
 }

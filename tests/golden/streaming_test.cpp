@@ -115,7 +115,7 @@ TEST_P(Streaming, ResizingTheCacheInBetweenGivesTheSameBits) {
   options.before_pass = [&](ExpertStreamer& experts, int pass) {
     const std::uint64_t size =
         pass % 4 == 3 ? n_experts(path()) : sizes[static_cast<std::size_t>(pass % 4)];
-    experts.set_capacity(size, 1);
+    experts.set_capacity(size * experts.store().slot_bytes());
     EXPECT_LE(experts.cache().n_held(), experts.cache().capacity());
   };
   expect_same_bits(want, logits(path(), options), "resized before every pass");

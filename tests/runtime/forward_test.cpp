@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/workspace_size.h"
 #include "support/loaded_model.h"
 #include "support/paths.h"
 #include "support/random.h"
@@ -235,9 +234,7 @@ TEST(Forward, DraftsAtTheEndOfASlice) {
     const auto n_vocab = static_cast<std::size_t>(model.config().n_vocab);
     const auto a = test::Random(5).tokens(kMixerSlice - 2, model.config().n_vocab);
     const auto b = test::Random(6).tokens(5, model.config().n_vocab);  // the last three are drafts
-    const auto drafting = [&] {
-      return Session(model.config(), {.max_length = 60, .max_drafts = 3}, model.budget());
-    };
+    const auto drafting = [&] { return model.new_session({.max_length = 60, .max_drafts = 3}); };
     Session alone_a = model.new_session(), alone_b = drafting();
     Session batched_a = model.new_session(), batched_b = drafting();
     std::vector<float> want(2 * n_vocab), got(2 * n_vocab);

@@ -21,9 +21,8 @@ constexpr const char* kLatent = "dsv3-kimi";
 class Rewind : public testing::Test {
  protected:
   Session session(LoadedModel& model, int n_checkpoints, int max_drafts = 0) {
-    return Session(model.config(),
-                   {.max_length = 160, .n_checkpoints = n_checkpoints, .max_drafts = max_drafts},
-                   model.budget());
+    return model.new_session(
+        {.max_length = 160, .n_checkpoints = n_checkpoints, .max_drafts = max_drafts});
   }
   std::vector<float> fresh(LoadedModel& model, std::span<const TokenId> tokens) {
     Session one = session(model, 0);
@@ -130,7 +129,7 @@ TEST_F(Rewind, CheckpointsAreReservedMemory) {
   EXPECT_EQ(Session::bytes_needed(model.config(), {.max_length = 160, .n_checkpoints = 2}),
             Session::bytes_needed(model.config(), {.max_length = 160}) + 2 * state);
   MemoryBudget budget(Session::bytes_needed(model.config(), {.max_length = 160}) + 3 * state);
-  Session one(model.config(), {.max_length = 160, .n_checkpoints = 1}, budget);
+  Session one(model.config(), {.max_length = 160, .n_checkpoints = 1}, model.backend(), budget);
   one.set_max_checkpoints(3);
   EXPECT_EQ(budget.available(), 0u);
   expect_error(Errc::OutOfMemory, {"context"}, [&] { one.set_max_checkpoints(4); });

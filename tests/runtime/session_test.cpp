@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "support/expect_error.h"
+#include "support/loaded_model.h"
 
 namespace moeflux {
 namespace {
@@ -10,7 +11,7 @@ namespace {
 using test::expect_error;
 
 ModelConfig config() {
-  const GatedAttentionSpec attention{
+  const AttentionSpec attention{
       .n_heads = 4, .n_kv_heads = 2, .d_head = 8, .rope = make_rope(1e4, 8, false), .scale = 1};
   const GatedDeltaSpec delta{
       .n_key_heads = 1, .n_value_heads = 2, .d_key = 3, .d_value = 5, .conv_width = 4};
@@ -51,7 +52,7 @@ TEST(Session, ReservesWhatItsStatesTake) {
   expect(KvType::Q8, 8 + 2, 8 + 2);
   MemoryBudget budget(1 << 20);
   {
-    const Session session(config(), {20, KvType::F16}, budget);
+    const Session session(config(), {20, KvType::F16}, test::host_backend(), budget);
     EXPECT_EQ(budget.by_tag().at("context"), Session::bytes_needed(config(), {20, KvType::F16}));
     EXPECT_EQ(session.max_length(), 20);
     EXPECT_EQ(session.length(), 0);
@@ -61,13 +62,14 @@ TEST(Session, ReservesWhatItsStatesTake) {
 
 TEST(Session, RefusesMoreThanTheBudget) {
   MemoryBudget budget(1000);
-  expect_error(Errc::OutOfMemory, {"context"}, [&] { Session session(config(), {20}, budget); });
+  expect_error(Errc::OutOfMemory, {"context"},
+               [&] { Session session(config(), {20}, test::host_backend(), budget); });
   EXPECT_EQ(budget.available(), 1000u);
 }
 
 TEST(Session, CachesHaveTheirShapes) {
   MemoryBudget budget(1 << 20);
-  Session session(config(), {20, KvType::BF16}, budget);
+  Session session(config(), {20, KvType::BF16}, test::host_backend(), budget);
   const auto expect = [](const KvView& view, KvLayout layout, int n_heads, int d) {
     EXPECT_EQ(view.shape.type, KvType::BF16);
     EXPECT_EQ(view.shape.layout, layout);
@@ -80,13 +82,13 @@ TEST(Session, CachesHaveTheirShapes) {
     expect(std::get<AttentionState>(*layer).v.view(), KvLayout::Rows, 2, 8);
   }
   expect(std::get<LatentState>(session.layer(2)).kv.view(), KvLayout::Rows, 1, 8);
-  EXPECT_EQ(std::get<DeltaState>(session.layer(1)).conv.size(), 3u * 16 * 4);
-  EXPECT_EQ(std::get<DeltaState>(session.layer(1)).s.size(), 2u * 3 * 5 * 4);
+  EXPECT_EQ(std::get<DeltaState>(session.layer(1)).conv->bytes(), 3u * 16 * 4);
+  EXPECT_EQ(std::get<DeltaState>(session.layer(1)).s->bytes(), 2u * 3 * 5 * 4);
 }
 
 TEST(Session, LengthAdvancesOnCommitOnly) {
   MemoryBudget budget(1 << 20);
-  Session session(config(), {20}, budget);
+  Session session(config(), {20}, test::host_backend(), budget);
   session.begin(7);
   EXPECT_EQ(session.length(), 0);
   session.commit(std::vector<TokenId>(7));
@@ -97,7 +99,7 @@ TEST(Session, LengthAdvancesOnCommitOnly) {
 
 TEST(Session, TheContextIsExact) {
   MemoryBudget budget(1 << 20);
-  Session session(config(), {20}, budget);
+  Session session(config(), {20}, test::host_backend(), budget);
   expect_error(Errc::LimitExceeded, {"21 tokens", "20", "0 are used"}, [&] { session.begin(21); });
   session.begin(20);  // the refused one left no mark
   session.commit(std::vector<TokenId>(20));
@@ -107,7 +109,7 @@ TEST(Session, TheContextIsExact) {
 
 TEST(Session, APassThatDidNotEndPoisonsUntilReset) {
   MemoryBudget budget(1 << 20);
-  Session session(config(), {20}, budget);
+  Session session(config(), {20}, test::host_backend(), budget);
   session.begin(5);
   session.commit(std::vector<TokenId>(5));
   session.begin(1);  // and never committed
@@ -122,14 +124,13 @@ TEST(Session, APassThatDidNotEndPoisonsUntilReset) {
 
 TEST(Session, ResetClearsWhatIsReadFromTheStart) {
   MemoryBudget budget(1 << 20);
-  Session session(config(), {20}, budget);
+  Session session(config(), {20}, test::host_backend(), budget);
   auto& state = std::get<DeltaState>(session.layer(1));
-  for (AlignedBuffer* buffer : {&state.conv, &state.s}) {
-    for (std::size_t i = 0; i < buffer->size() / 4; ++i) buffer->floats()[i] = 1;
-  }
+  for (const Buffer* buffer : {state.conv.get(), state.s.get()})
+    std::fill_n(buffer->host(), buffer->bytes(), std::byte{1});
   session.reset();
-  for (const AlignedBuffer* buffer : {&state.conv, &state.s}) {
-    for (std::size_t i = 0; i < buffer->size() / 4; ++i) ASSERT_EQ(buffer->floats()[i], 0.0f);
+  for (const Buffer* buffer : {state.conv.get(), state.s.get()}) {
+    for (std::size_t i = 0; i < buffer->bytes(); ++i) ASSERT_EQ(buffer->host()[i], std::byte{0});
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstring>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "runtime/snapshot/session_image.h"
 #include "runtime/snapshot/snapshot.h"
 #include "runtime/snapshot/snapshot_stream.h"
+#include "support/loaded_model.h"
 #include "support/random.h"
 
 namespace moeflux::test {
@@ -22,7 +24,7 @@ using Bytes = std::vector<std::byte>;
 inline constexpr int kVocab = 1000;
 inline constexpr std::int64_t kContext = 50;
 
-inline GatedAttentionSpec attention_spec() {
+inline AttentionSpec attention_spec() {
   return {
       .n_heads = 4, .n_kv_heads = 2, .d_head = 40, .rope = make_rope(1e4, 8, false), .scale = 1};
 }
@@ -66,10 +68,25 @@ inline ModelConfig mla_config() {
   return config_of({mla_spec(), mla_spec()});
 }
 
-inline void fill(const KvView& view, std::int64_t n, Random& random, Backend& backend) {
+// Rows of the first n positions.
+inline void store_rows(const KvView& view, std::span<const float> x, std::int64_t n) {
+  if (n == 0) return;
+  Backend& backend = host_backend();
   const std::int64_t width = std::int64_t{view.shape.n_heads} * view.shape.d;
-  const std::vector<float> x = random.floats(n * width, 3);
-  backend.store_kv({view, x.data(), width, n, 0});
+  std::vector<std::int32_t> positions(static_cast<std::size_t>(n));
+  std::iota(positions.begin(), positions.end(), 0);
+  const auto rows = backend.allocate(static_cast<std::uint64_t>(n * width) * 4, MemoryKind::Device);
+  const auto list = backend.allocate(static_cast<std::uint64_t>(n) * 4, MemoryKind::Device);
+  backend.upload(std::as_bytes(x.first(static_cast<std::size_t>(n * width))), whole(*rows));
+  backend.upload(std::as_bytes(std::span(positions)), whole(*list));
+  backend.store_kv({.cache = view,
+                    .x = {rows.get(), 0, n, width, width},
+                    .positions = {list.get(), 0, 1, n, n, ElementType::I32}});
+}
+
+inline void fill(const KvView& view, std::int64_t n, Random& random) {
+  const std::int64_t width = std::int64_t{view.shape.n_heads} * view.shape.d;
+  store_rows(view, random.floats(n * width, 3), n);
 }
 
 // A model, and sessions of it.
@@ -79,7 +96,7 @@ struct SmallModel {
 
   SnapshotModel snapshot() const { return {&config, identity}; }
   Session empty(std::int64_t context = kContext) {
-    return Session(config, {context, kv_type, 2}, budget);
+    return Session(config, {context, kv_type, 2}, host_backend(), budget);
   }
 
   // A session that has seen `length` tokens and whose MTP head lags two behind.
@@ -90,13 +107,12 @@ struct SmallModel {
   }
   static void refill(Session& session, std::int64_t length, std::uint64_t seed) {
     Random random(seed);
-    const auto backend = make_cpu_backend({.cpu_isa = "scalar", .n_threads = 1});
     const std::int64_t n_mtp = session.has_mtp() ? std::max<std::int64_t>(0, length - 5) : 0;
-    for (const KvView& view : kv_caches(session)) fill(view, length, random, *backend);
-    for (const KvView& view : mtp_caches(session)) fill(view, n_mtp, random, *backend);
-    for (const std::span<std::byte> block : recurrent_blocks(session)) {
-      const auto floats = random.floats(static_cast<std::int64_t>(block.size() / 4));
-      std::memcpy(block.data(), floats.data(), block.size());
+    for (const KvView& view : kv_caches(session)) fill(view, length, random);
+    for (const KvView& view : mtp_caches(session)) fill(view, n_mtp, random);
+    for (const moeflux::Bytes& block : recurrent_blocks(session)) {
+      const auto floats = random.floats(static_cast<std::int64_t>(block.size / 4));
+      session.backend().upload(std::as_bytes(std::span(floats)), block);
     }
     session.adopt(random.tokens(length, kVocab), n_mtp > 0 ? 3 : 0, n_mtp);
   }

@@ -18,17 +18,17 @@ namespace {
 
 using test::fixture_path;
 
-void expect_resident(const ModelSource& source, const StoredMatrix& stored,
-                     const WeightView& view) {
+void expect_resident(const ModelSource& source, const StoredMatrix& stored, const Weight& view) {
   EXPECT_EQ(view.format, stored.format) << stored.name;
   EXPECT_EQ(view.rows, stored.rows) << stored.name;
   EXPECT_EQ(view.cols, stored.cols) << stored.name;
   EXPECT_EQ(view.block_row0, stored.block_row0) << stored.name;
-  const auto expect_plane = [&](const Extent& extent, const std::byte* memory) {
+  const auto expect_plane = [&](const Extent& extent, std::uint64_t offset) {
     if (extent.bytes == 0) {
-      EXPECT_EQ(memory, nullptr) << stored.name;
+      EXPECT_EQ(offset, Weight::kNoPlane) << stored.name;
       return;
     }
+    const std::byte* memory = view.buffer->host() + offset;
     std::vector<std::byte> bytes(extent.bytes);
     source.read(extent, bytes);
     EXPECT_EQ(std::memcmp(bytes.data(), memory, bytes.size()), 0) << stored.name;
@@ -40,9 +40,11 @@ void expect_resident(const ModelSource& source, const StoredMatrix& stored,
   expect_plane(stored.biases, view.biases);
 }
 
-void expect_resident(const ModelSource& source, const StoredVector& stored, const float* memory) {
+void expect_resident(const ModelSource& source, const StoredVector& stored, const View& view) {
   const std::vector<float> values = read_vector(source, stored);
-  EXPECT_EQ(std::memcmp(values.data(), memory, values.size() * 4), 0) << stored.name;
+  ASSERT_EQ(view.size(), std::ssize(values)) << stored.name;
+  EXPECT_EQ(std::memcmp(values.data(), view.buffer->host() + view.offset, values.size() * 4), 0)
+      << stored.name;
 }
 
 TEST(WeightStore, HoldsTheBytesOfTheFile) {
@@ -52,7 +54,7 @@ TEST(WeightStore, HoldsTheBytesOfTheFile) {
     MemoryBudget budget(1 << 30);
     std::uint64_t done = 0, total = 0;
     const auto reader = make_reader(source->disk_paths());
-    const WeightStore weights(*source, model.index.tensors, *reader, budget,
+    const WeightStore weights(*source, model.index.tensors, *reader, test::host_backend(), budget,
                               [&](std::uint64_t d, std::uint64_t t) {
                                 EXPECT_GE(d, done);
                                 done = d;
@@ -72,11 +74,11 @@ TEST(WeightStore, HoldsTheBytesOfTheFile) {
       expect_resident(*source, s.layers[i].mixer_norm, r.layers[i].mixer_norm);
       expect_resident(*source, s.layers[i].ffn_norm, r.layers[i].ffn_norm);
       EXPECT_EQ(s.layers[i].mixer.index(), r.layers[i].mixer.index());
-      if (const auto* moe = std::get_if<MoeTensors<Stored>>(&s.layers[i].ffn)) {
-        const auto& resident = std::get<MoeTensors<Resident>>(r.layers[i].ffn);
+      if (const auto* moe = std::get_if<Moe<Stored>>(&s.layers[i].ffn)) {
+        const auto& resident = std::get<Moe<Resident>>(r.layers[i].ffn);
         EXPECT_EQ(resident.bank, moe->bank);
-        expect_resident(*source, moe->router, resident.router);
-        expect_resident(*source, moe->shared.down, resident.shared.down);
+        expect_resident(*source, moe->router.weight, resident.router.weight);
+        expect_resident(*source, moe->shared.down.weight, resident.shared.down.weight);
       }
     }
     EXPECT_EQ(r.mtp.has_value(), s.mtp.has_value());
@@ -90,7 +92,8 @@ TEST(WeightStore, ATiedHeadIsTheEmbedding) {
   ASSERT_TRUE(model.index.tensors.head.empty());
   MemoryBudget budget(1 << 30);
   const auto reader = make_reader(source->disk_paths());
-  const WeightStore weights(*source, model.index.tensors, *reader, budget, {});
+  const WeightStore weights(*source, model.index.tensors, *reader, test::host_backend(), budget,
+                            {});
   EXPECT_EQ(weights.tensors().head.data, weights.tensors().embed.data);
 }
 
@@ -99,8 +102,9 @@ TEST(WeightStore, RefusesMoreThanTheBudget) {
   const ModelDescription model = describe_model(*source);
   MemoryBudget budget(WeightStore::bytes_needed(model.index.tensors) - 1);
   const auto reader = make_reader(source->disk_paths());
-  test::expect_error(Errc::OutOfMemory, {"dense weights"},
-                     [&] { WeightStore(*source, model.index.tensors, *reader, budget, {}); });
+  test::expect_error(Errc::OutOfMemory, {"dense weights"}, [&] {
+    WeightStore(*source, model.index.tensors, *reader, test::host_backend(), budget, {});
+  });
   EXPECT_EQ(budget.available(), budget.ceiling());
 }
 
@@ -114,8 +118,9 @@ TEST(WeightStore, AFileThatShrankIsAnError) {
   std::filesystem::resize_file(dir.file("model.safetensors"), 5000);
   MemoryBudget budget(1 << 30);
   const auto reader = make_reader(source->disk_paths());
-  test::expect_error(Errc::Io, {dir.file("model.safetensors")},
-                     [&] { WeightStore(*source, model.index.tensors, *reader, budget, {}); });
+  test::expect_error(Errc::Io, {dir.file("model.safetensors")}, [&] {
+    WeightStore(*source, model.index.tensors, *reader, test::host_backend(), budget, {});
+  });
   EXPECT_EQ(reader->in_flight(), 0u);
   EXPECT_EQ(budget.available(), budget.ceiling());
 }
@@ -126,8 +131,9 @@ TEST(WeightStore, LoadingCanBeInterrupted) {
   MemoryBudget budget(1 << 30);
   test::FakeReader reader(source->disk_paths());
   const auto stop = [](std::uint64_t, std::uint64_t) { fail(Errc::Cancelled, "stop"); };
-  test::expect_error(Errc::Cancelled, {"stop"},
-                     [&] { WeightStore(*source, model.index.tensors, reader, budget, stop); });
+  test::expect_error(Errc::Cancelled, {"stop"}, [&] {
+    WeightStore(*source, model.index.tensors, reader, test::host_backend(), budget, stop);
+  });
   EXPECT_EQ(reader.in_flight(), 0u);
   EXPECT_EQ(budget.available(), budget.ceiling());
 }
@@ -138,8 +144,9 @@ TEST(WeightStore, ADamagedTensorOfAContainerIsNamed) {
   MemoryBudget budget(1 << 30);
   test::FakeReader reader(source->disk_paths());
   reader.flip_bit(3, 17);
-  test::expect_error(Errc::Io, {"checksum", "moeflux check"},
-                     [&] { WeightStore(*source, model.index.tensors, reader, budget, {}); });
+  test::expect_error(Errc::Io, {"checksum", "moeflux check"}, [&] {
+    WeightStore(*source, model.index.tensors, reader, test::host_backend(), budget, {});
+  });
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "io/make_reader.h"
+#include "runtime/pass_memory.h"
 #include "source/safetensors.h"
 
 namespace moeflux::test {
@@ -14,26 +15,28 @@ LoadedModel::LoadedModel(std::shared_ptr<const ModelSource> source, const LoadOp
       source_(std::move(source)),
       model_(describe_model(*source_)),
       budget_(std::uint64_t{1} << 32) {
-  ExpertStore store(source_, model_.index.experts);
+  const BackendOptions backend_options{.isa = options.isa, .n_threads = options.n_threads};
+  backend_ =
+      options.make_backend ? options.make_backend(backend_options) : make_backend(backend_options);
+  ExpertStore store(source_, model_.index.experts, backend_.get());
   const std::uint64_t slots =
       options.cache_slots > 0 ? options.cache_slots : store.n_experts_total();
   const std::vector<std::string> paths = source_->disk_paths();
   auto reader = options.make_reader ? options.make_reader(paths) : make_reader(paths);
-  weights_ = std::make_unique<WeightStore>(*source_, model_.index.tensors, *reader, budget_,
-                                           LoadProgress());
-  backend_ = make_cpu_backend({.cpu_isa = options.cpu_isa, .n_threads = options.n_threads});
+  weights_ = std::make_unique<WeightStore>(*source_, model_.index.tensors, *reader, *backend_,
+                                           budget_, LoadProgress());
   const std::uint64_t cache_bytes = slots * store.slot_bytes();
-  experts_ =
-      std::make_unique<ExpertStreamer>(std::move(store), budget_,
-                                       ExpertStreamer::Options{.cache_bytes = cache_bytes,
-                                                               .policy = options.cache_policy,
-                                                               .reader = std::move(reader),
-                                                               .parallel_for = {}});
+  experts_ = std::make_unique<ExpertStreamer>(
+      std::move(store), *backend_, budget_,
+      ExpertStreamer::Options{
+          .cache_bytes = cache_bytes, .policy = options.cache_policy, .reader = std::move(reader)});
   forward_ = std::make_unique<Forward>(Forward::Parts{.config = &config(),
                                                       .tensors = &weights_->tensors(),
                                                       .backend = backend_.get(),
                                                       .experts = experts_.get()},
-                                       budget_, options.max_tokens);
+                                       budget_, options.max_tokens,
+                                       measure_pass(config(), options.max_tokens).workspace_bytes);
+  backend_->set_poll([this] { experts_->poll(); });
   forward_->set_lookahead(options.lookahead);
 }
 
@@ -57,6 +60,11 @@ std::vector<float> LoadedModel::feed(Session& session, std::span<const std::int3
     forward().run({&span, 1});
   }
   return logits;
+}
+
+Backend& host_backend() {
+  static const std::unique_ptr<Backend> backend = make_backend({.isa = "scalar", .n_threads = 1});
+  return *backend;
 }
 
 std::vector<std::string> fixture_names() {

@@ -18,7 +18,7 @@
 namespace moeflux::test {
 
 struct LoadOptions {
-  std::string cpu_isa = {};  // empty: the best there is
+  std::string isa = {};  // empty: the best there is
   int n_threads = 1;
   std::int64_t max_tokens = 128;  // of a batch
   std::int64_t max_length = 160;  // of a session
@@ -28,6 +28,8 @@ struct LoadOptions {
   std::string cache_policy = "lru";
   // Over the files of the source; empty: the reader that suits the machine.
   std::function<std::unique_ptr<AsyncReader>(const std::vector<std::string>&)> make_reader = {};
+  // The device to compute on; empty: this machine's processors.
+  std::function<std::unique_ptr<Backend>(const BackendOptions&)> make_backend = {};
   // Called before each pass with its number.
   std::function<void(ExpertStreamer&, int)> before_pass = {};
 };
@@ -43,9 +45,11 @@ class LoadedModel {
   ExpertStreamer& experts() { return *experts_; }
   Forward& forward() { return *forward_; }
   MemoryBudget& budget() { return budget_; }
-  Session new_session() {
-    return Session(config(), {options_.max_length, options_.kv_type}, budget_);
+  Session new_session() { return new_session({options_.max_length, options_.kv_type}); }
+  Session new_session(const SessionShape& shape) {
+    return Session(config(), shape, *backend_, budget_);
   }
+  Backend& backend() { return *backend_; }
 
   // The logits after every token, fed in passes of `chunk` tokens (0: all at once).
   std::vector<float> feed(Session& session, std::span<const std::int32_t> tokens,
@@ -56,12 +60,15 @@ class LoadedModel {
   std::shared_ptr<const ModelSource> source_;
   ModelDescription model_;
   MemoryBudget budget_;
-  std::unique_ptr<WeightStore> weights_;
   std::unique_ptr<Backend> backend_;
+  std::unique_ptr<WeightStore> weights_;
   std::unique_ptr<ExpertStreamer> experts_;
   std::unique_ptr<Forward> forward_;
   int n_passes_ = 0;
 };
+
+// One that computes on this machine's processors, for tests that only need its memory.
+Backend& host_backend();
 
 // The checkpoints of tests/fixtures that have golden values, and the prompt in the golden file of
 // one.

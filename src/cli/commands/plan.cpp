@@ -69,17 +69,15 @@ double memory_speed(const std::optional<std::int64_t>& threads) {
 
 // With the weights that most of a token's time goes into.
 double kernel_speed(const ModelDescription& model, const ModelOptions& options) {
-  const Precision precision = parse_precision(options);
-  const auto backend = make_cpu_backend({.cpu_isa = environment().cpu_isa.value_or(""),
-                                         .n_threads = thread_count(options),
-                                         .precision = precision});
+  const auto backend = make_backend({.isa = environment().isa.value_or(""),
+                                     .n_threads = thread_count(options),
+                                     .precision = parse_precision(options)});
   const std::vector<ExpertBank>& experts = model.index.experts;
   const StoredMatrix weights =
       experts.empty() ? model.index.tensors.head : experts.front().gate.at(0);
   KernelMeasureOptions measure;
   measure.bytes = std::min<std::uint64_t>(measure.bytes, spare_memory());
-  return measure_kernels(*backend, arranged(weights.format, wants_panels(precision)),
-                         model.config.d_model, measure);
+  return measure_kernels(*backend, weights.format, model.config.d_model, measure);
 }
 
 PlannedBudget evaluate(const std::string& name, const ModelConfig& config, const PlanReport& report,

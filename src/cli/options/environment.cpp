@@ -22,7 +22,7 @@ std::optional<std::string> user_directory(const char* name, const char* below_ho
 }  // namespace
 
 const Environment& environment() {
-  static const Environment read{.cpu_isa = variable("MOEFLUX_CPU_ISA"),
+  static const Environment read{.isa = variable("MOEFLUX_CPU_ISA"),
                                 .config = variable("MOEFLUX_CONFIG"),
                                 .no_color = variable("NO_COLOR"),
                                 .home = variable("HOME"),
@@ -43,7 +43,7 @@ std::vector<EnvironmentVariable> environment_variables() {
       {"MOEFLUX_MODELS", "directory of models that are called by name", variable("MOEFLUX_MODELS")},
       {"MOEFLUX_RAM", "ceiling for memory, as --ram", variable("MOEFLUX_RAM")},
       {"MOEFLUX_THREADS", "threads to compute with, as --threads", variable("MOEFLUX_THREADS")},
-      {"MOEFLUX_CPU_ISA", "force kernels: scalar, avx2, avx512vnni, ...", values.cpu_isa},
+      {"MOEFLUX_CPU_ISA", "force kernels: scalar, avx2, avx512vnni, ...", values.isa},
       {"MOEFLUX_API_KEY", "the key serve asks for and chat gives, as --api-key",
        variable("MOEFLUX_API_KEY") ? std::optional<std::string>("(set)") : std::nullopt},
       {"MOEFLUX_SERVER", "the server that chat and ps ask, as --server",

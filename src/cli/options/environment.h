@@ -10,7 +10,7 @@
 namespace moeflux::cli {
 
 struct Environment {                       // a variable that is empty counts as not set
-  std::optional<std::string> cpu_isa;      // MOEFLUX_CPU_ISA
+  std::optional<std::string> isa;          // MOEFLUX_CPU_ISA
   std::optional<std::string> config;       // MOEFLUX_CONFIG
   std::optional<std::string> no_color;     // NO_COLOR
   std::optional<std::string> home;         // HOME

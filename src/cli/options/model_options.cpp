@@ -203,7 +203,7 @@ EngineOptions engine_options(const ModelOptions& options) {
   }
   engine.lookahead = number_or_auto(options.lookahead, "--lookahead", 0);
   engine.reads_at_once = number_or_auto(options.reads_at_once, "--reads-at-once", 1);
-  if (environment().cpu_isa) engine.cpu_isa = *environment().cpu_isa;
+  if (environment().isa) engine.isa = *environment().isa;
   return engine;
 }
 

@@ -64,7 +64,7 @@ std::vector<Placement> placements(const PlanReport& report) {
       {"memory", "dense weights", plan.dense_bytes, ""},
       {"memory", "context", plan.context_bytes,
        fmt::format("{} tokens, {}", report.context_length, kv_type_name(report.kv_type))},
-      {"memory", "scratch", plan.scratch_bytes, fmt::format("passes of {} tokens", plan.max_batch)},
+      {"memory", "scratch", plan.scratch_bytes(), fmt::format("passes of {} tokens", plan.max_batch)},
       {"memory", "expert cache", plan.cache_bytes(),
        fmt::format("{} of {} experts", plan.n_slots, plan.max_slots)},
       {"drive", "routed experts", report.sizes.expert_bytes_total, ""}};
@@ -124,7 +124,7 @@ Json to_json(const PlanReport& report) {
           {"dense_bytes", plan.dense_bytes},
           {"kv_type", kv_type_name(report.kv_type)},
           {"kv_bytes", plan.context_bytes},
-          {"scratch_bytes", plan.scratch_bytes},
+          {"scratch_bytes", plan.scratch_bytes()},
           {"reader_bytes", plan.reader_bytes},
           {"expert_bytes_total", report.sizes.expert_bytes_total},
           {"experts_total", plan.max_slots},

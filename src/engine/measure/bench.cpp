@@ -117,14 +117,15 @@ class Bench {
     constexpr double kSeconds = 0.15;
     // The weights themselves, where they are more than caches hold: measuring then takes no memory.
     constexpr std::size_t kFarMoreThanCaches = std::size_t{512} << 20;
-    const auto weights = engine_.weights().memory();
-    const bool in_weights = weights.size() >= kFarMoreThanCaches;
+    const Buffer& weights = engine_.weights().memory();
+    const bool in_weights = weights.host() != nullptr && weights.bytes() >= kFarMoreThanCaches;
     const MemorySpeed memory_speed = measure_memory(
         engine_.backend().n_threads(),
         {.bytes = static_cast<std::size_t>(
              std::min<std::uint64_t>(kFarMoreThanCaches, engine_.memory().available())),
          .seconds = kSeconds,
-         .memory = in_weights ? weights.first(kFarMoreThanCaches) : std::span<const std::byte>()});
+         .memory = in_weights ? std::span<const std::byte>(weights.host(), kFarMoreThanCaches)
+                              : std::span<const std::byte>()});
     machine.memory.add(memory_speed.bytes_per_second, kSeconds);
     if (!streams) return;
     say("measuring the drive");

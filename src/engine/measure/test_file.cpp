@@ -17,7 +17,7 @@
 namespace moeflux {
 namespace {
 
-constexpr std::size_t kChunk = std::size_t{4} << 20;
+constexpr std::size_t kWriteChunk = std::size_t{4} << 20;
 
 [[noreturn]] void fail_io(const std::string& directory, const char* what, int error) {
   fail(Errc::Io, "{}: cannot {} a test file: {}", directory, what,
@@ -65,13 +65,13 @@ void write_all(int fd, std::span<const std::byte> bytes, std::uint64_t offset,
 TestFile::TestFile(const std::string& directory, const Options& options)
     : file_(open_unnamed(directory)), path_(fmt::format("/proc/self/fd/{}", file_.get())) {
   using Clock = std::chrono::steady_clock;
-  const HugeBuffer chunk(kChunk);
+  const HugeBuffer chunk(kWriteChunk);
   std::uint64_t random = 0x9E3779B97F4A7C15u;
   const Clock::time_point start = Clock::now();
   while (bytes_ < options.bytes) {
     fill_random(chunk.bytes(), random);
     write_all(file_.get(), chunk.bytes(), bytes_, directory);
-    bytes_ += kChunk;
+    bytes_ += kWriteChunk;
     if (options.progress) options.progress(bytes_);
     if (std::chrono::duration<double>(Clock::now() - start).count() > options.max_seconds) break;
   }

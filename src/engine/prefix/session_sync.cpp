@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "runtime/host_bytes.h"
 #include "runtime/snapshot/session_image.h"
 #include "source/model_identity.h"
 
@@ -18,17 +19,6 @@ constexpr std::int64_t kSlice = kKvLanes;
 template <class Body>
 void for_each_slice(std::int64_t first, std::int64_t end, Body body) {
   for (std::int64_t at = first; at < end; at += kSlice) body(at, std::min(kSlice, end - at));
-}
-
-// The blocks of the recurrent state, in the order of session_image.h.
-template <class Visit>
-void for_each_recurrent(const Session& session, Visit visit) {
-  for (int i = 0; i < session.n_layers(); ++i) {
-    if (const auto* delta = std::get_if<DeltaState>(&session.layer(i))) {
-      visit(std::span<std::byte>(delta->conv.data(), delta->conv.size()));
-      visit(std::span<std::byte>(delta->s.data(), delta->s.size()));
-    }
-  }
 }
 
 std::int64_t common_length(std::span<const TokenId> a, std::span<const TokenId> b) {
@@ -105,7 +95,8 @@ void SessionSync::write_payload(const Session& session, const Member& member,
                                 PrefixFileWriter& writer) {
   const bool mtp = member.info.name.part == PrefixPart::Mtp;
   if (member.info.name.part == PrefixPart::State)
-    for_each_recurrent(session, [&](std::span<const std::byte> bytes) { writer.write(bytes); });
+    for (const Bytes& block : recurrent_blocks(session))
+      writer.write({HostBytes(session.backend(), block).data(), block.size});
   for_each_slice(member.first, member.end, [&](std::int64_t at, std::int64_t n) {
     buffer_.resize(mtp ? mtp_image_bytes(session, n) : kv_image_bytes(session, n));
     mtp ? export_mtp(session, at, n, buffer_) : export_kv(session, at, n, buffer_);
@@ -116,7 +107,11 @@ void SessionSync::write_payload(const Session& session, const Member& member,
 void SessionSync::read_payload(Session& session, const Member& member, PrefixFileReader& reader) {
   const bool mtp = member.info.name.part == PrefixPart::Mtp;
   if (member.info.name.part == PrefixPart::State)
-    for_each_recurrent(session, [&](std::span<std::byte> bytes) { reader.read(bytes); });
+    for (const Bytes& block : recurrent_blocks(session)) {
+      HostBytes bytes(session.backend(), block);
+      reader.read({bytes.data(), block.size});
+      bytes.store();
+    }
   for_each_slice(member.first, member.end, [&](std::int64_t at, std::int64_t n) {
     buffer_.resize(mtp ? mtp_image_bytes(session, n) : kv_image_bytes(session, n));
     reader.read(buffer_);

@@ -14,7 +14,7 @@ struct Sizes {
   bool operator==(const Sizes&) const = default;
 };
 
-void describe(const GatedAttentionSpec& spec, Sizes& sizes) {
+void describe(const AttentionSpec& spec, Sizes& sizes) {
   sizes.n_kv_heads = spec.n_kv_heads;
   sizes.d_head = spec.d_head;
 }

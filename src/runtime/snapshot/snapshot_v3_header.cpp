@@ -14,7 +14,7 @@ constexpr std::array<std::string_view, V3Header::kParts> kNames = {
 // Stored: never to be renumbered.
 constexpr std::array<KvType, 4> kKvTypes = {KvType::F32, KvType::F16, KvType::BF16, KvType::Q8};
 
-std::string describe(const GatedAttentionSpec& spec) {
+std::string describe(const AttentionSpec& spec) {
   return fmt::format("attention {} {}", spec.n_kv_heads, spec.d_head);
 }
 std::string describe(const GatedDeltaSpec& spec) {

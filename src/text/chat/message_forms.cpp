@@ -27,7 +27,7 @@ Json probe_message(std::string_view role, Json content) {
   return Json{{"role", role}, {"content", std::move(content)}};
 }
 
-Json probe_tools() {
+Json example_tools() {
   return Json::parse(
       R"([{"type": "function", "function": {"name": "probe", "description": "Probes.",
       "parameters": {"type": "object", "required": ["probe_key"],
@@ -90,7 +90,7 @@ class FormFinder {
   }
 
   void find_content_form(const char* role) {
-    const Json tools = std::string_view(role) == "tool" ? probe_tools() : Json(nullptr);
+    const Json tools = std::string_view(role) == "tool" ? example_tools() : Json(nullptr);
     const std::string from_text = try_out(probe_chat(role, kProbeText), tools);
     const std::string from_parts = try_out(probe_chat(role, text_parts(kProbeText)), tools);
     const bool reads_text = contains(from_text, kProbeText);
@@ -110,7 +110,7 @@ class FormFinder {
     // its calls are shown at all.
     for (const Json& content : {Json(nullptr), Json("")}) {
       const auto shown = [&](Json arguments) {
-        return try_out(probe_call(content, std::move(arguments), "result"), probe_tools());
+        return try_out(probe_call(content, std::move(arguments), "result"), example_tools());
       };
       const std::string from_object = shown(object);
       if (contains(from_object, "'probe_key': 'probe_value'")) return ArgumentForm::String;

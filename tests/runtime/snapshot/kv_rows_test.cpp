@@ -1,10 +1,11 @@
 #include "runtime/snapshot/kv_rows.h"
 
+#include <algorithm>
 #include <cstring>
+#include <memory>
 
 #include <gtest/gtest.h>
 
-#include "base/aligned_buffer.h"
 #include "runtime/snapshot_support.h"
 
 namespace moeflux {
@@ -12,25 +13,29 @@ namespace {
 
 using test::Bytes;
 
+Backend& backend() {
+  return test::host_backend();
+}
+
 struct Cache {
   KvShape shape;
-  AlignedBuffer memory{shape.bytes()};
-  KvView view() const { return {shape, memory.data()}; }
+  std::unique_ptr<Buffer> memory = backend().allocate(shape.bytes(), MemoryKind::Device);
+  KvView view() const { return {shape, memory.get()}; }
+  std::span<std::byte> bytes() const { return {memory->host(), memory->bytes()}; }
 };
 
 Cache cache(KvType type, KvLayout layout) {
-  return {.shape = {.type = type, .layout = layout, .n_heads = 3, .d = 40, .capacity = 50}};
+  return {{.type = type, .layout = layout, .n_heads = 3, .d = 40, .capacity = 50}};
 }
 
 Bytes exported(const KvView& view, std::int64_t first, std::int64_t n) {
   Bytes bytes(kv_rows_bytes(view.shape, n));
-  export_kv_rows(view, first, n, bytes);
+  export_kv_rows(backend(), view, first, n, bytes);
   return bytes;
 }
 
 void store(const Cache& to, std::span<const float> x, std::int64_t n) {
-  const auto backend = make_cpu_backend({.cpu_isa = "scalar", .n_threads = 1});
-  backend->store_kv({to.view(), x.data(), 3 * 40, n, 0});
+  test::store_rows(to.view(), x, n);
 }
 
 TEST(KvRows, OrderIsPositionHeadValue) {
@@ -74,10 +79,10 @@ TEST(KvRows, BothLayoutsGiveTheSameBytes) {
         ASSERT_EQ(exported(rows.view(), first, n), exported(tiles.view(), first, n));
     }
     const Cache back = cache(type, KvLayout::Tiles);
-    import_kv_rows(back.view(), 0, 20, exported(rows.view(), 0, 20));
-    import_kv_rows(back.view(), 20, 1, exported(rows.view(), 20, 1));
-    import_kv_rows(back.view(), 21, 29, exported(rows.view(), 21, 29));
-    EXPECT_EQ(std::memcmp(back.memory.data(), tiles.memory.data(), tiles.memory.size()), 0);
+    import_kv_rows(backend(), back.view(), 0, 20, exported(rows.view(), 0, 20));
+    import_kv_rows(backend(), back.view(), 20, 1, exported(rows.view(), 20, 1));
+    import_kv_rows(backend(), back.view(), 21, 29, exported(rows.view(), 21, 29));
+    EXPECT_TRUE(std::ranges::equal(back.bytes(), tiles.bytes()));
   }
 }
 
@@ -85,9 +90,9 @@ TEST(KvRows, ARangeTouchesNoOtherPosition) {
   for (const KvType type : kAllKvTypes) {
     for (const KvLayout layout : {KvLayout::Rows, KvLayout::Tiles}) {
       const Cache to = cache(type, layout);
-      std::memset(to.memory.data(), 0x55, to.memory.size());
+      std::ranges::fill(to.bytes(), std::byte{0x55});
       const Bytes ones(kv_rows_bytes(to.shape, 9), std::byte{0x11});
-      import_kv_rows(to.view(), 12, 9, ones);
+      import_kv_rows(backend(), to.view(), 12, 9, ones);
       EXPECT_EQ(exported(to.view(), 12, 9), ones);
       EXPECT_EQ(exported(to.view(), 0, 12), Bytes(kv_rows_bytes(to.shape, 12), std::byte{0x55}));
       EXPECT_EQ(exported(to.view(), 21, 29), Bytes(kv_rows_bytes(to.shape, 29), std::byte{0x55}));

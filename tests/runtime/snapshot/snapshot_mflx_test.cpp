@@ -68,8 +68,12 @@ Bytes mla_file(std::int32_t length) {
   return file.bytes;
 }
 
+const float* floats(const Buffer& buffer) {
+  return static_cast<const float*>(static_cast<const void*>(buffer.host()));
+}
+
 float value_at(const KvView& view, int head, std::int64_t position, int c) {
-  const float* at = static_cast<const float*>(static_cast<const void*>(view.at(head, position)));
+  const float* at = floats(*view.buffer) + view.at(head, position) / 4;
   return view.shape.layout == KvLayout::Tiles ? at[c * kKvLanes + position % kKvLanes] : at[c];
 }
 
@@ -99,11 +103,11 @@ TEST(SnapshotMflx, AHybridFileGivesTheRightStates) {
         continue;
       }
       const auto& state = std::get<DeltaState>(session.layer(layer));
-      for (int i = 0; i < 3 * 16; ++i) ASSERT_EQ(state.conv.floats()[i], next += 0.25f);
+      for (int i = 0; i < 3 * 16; ++i) ASSERT_EQ(floats(*state.conv)[i], next += 0.25f);
       for (int head = 0; head < 2; ++head) {
         for (int value = 0; value < 5; ++value) {
           for (int key = 0; key < 3; ++key)  // ours is [head][key][value]
-            ASSERT_EQ(state.s.floats()[(head * 3 + key) * 5 + value], next += 0.25f);
+            ASSERT_EQ(floats(*state.s)[(head * 3 + key) * 5 + value], next += 0.25f);
         }
       }
     }
@@ -138,11 +142,11 @@ TEST(SnapshotMflx, SizesOfTheReleasedModels) {
     for (int i = 1; i <= n_layers; ++i) mixers.push_back(i % interval == 0 ? full : linear);
     SmallModel model(test::config_of(mixers));
     MemoryBudget budget(std::uint64_t{1} << 32);
-    Session session(model.config, {100}, budget);
+    Session session(model.config, {100}, test::host_backend(), budget);
     session.adopt(std::vector<TokenId>(10));
     return snapshot_bytes(session, model.snapshot(), V2);
   };
-  const GatedAttentionSpec attention{
+  const AttentionSpec attention{
       .n_heads = 32, .n_kv_heads = 2, .d_head = 256, .rope = {}, .scale = 1};
   GatedDeltaSpec delta{
       .n_key_heads = 16, .n_value_heads = 64, .d_key = 128, .d_value = 128, .conv_width = 4};
@@ -326,8 +330,8 @@ TEST(SnapshotMflx, ModelsThatTheHeaderCannotDescribe) {
     EXPECT_NO_THROW(snapshot_bytes(session, model.snapshot(), V3));
   };
   const GatedDeltaSpec delta = test::delta_spec();
-  const GatedAttentionSpec full = test::attention_spec();
-  GatedAttentionSpec wide = full;
+  const AttentionSpec full = test::attention_spec();
+  AttentionSpec wide = full;
   wide.d_head = 48;
   GatedDeltaSpec tall = delta;
   tall.d_key = 4;
