@@ -190,7 +190,7 @@ TEST(DeviceService, RandomPassesAlwaysGiveTheRightBytes) {
       std::vector<ExpertKey> all;
       for (int id = 0; id < store.ids().n_total(); ++id) all.push_back(store.ids().key(id));
       if (seed % 3 == 0) device.streamer().warm(all);
-      for (int pass = 0; pass < 40; ++pass) {
+      for (int pass = 0; pass < 15; ++pass) {
         device.run(random_pass(random, store));
         if (random.chance(0.1)) {
           device.streamer().set_capacity(static_cast<std::uint64_t>(
@@ -222,9 +222,9 @@ TEST(DeviceService, RandomFailuresAreErrorsOrRightBytes) {
     SCOPED_TRACE(seed);
     test::Random random(seed), faults(seed + 100);
     Device device({.share = 0.25, .seed = seed, .reachable = seed % 2 == 0});
-    device.reader().fail_when([&](const ReadOp&) { return faults.chance(0.03) ? EIO : 0; });
+    device.reader().fail_when([&](const ReadOp&) { return faults.chance(0.05) ? EIO : 0; });
     int n_failed = 0;
-    for (int pass = 0; pass < 40; ++pass) {
+    for (int pass = 0; pass < 20; ++pass) {
       try {
         device.run(random_pass(random, device.streamer().store()));
       } catch (const Error& error) {
