@@ -47,7 +47,7 @@ Engine::Engine(std::shared_ptr<const ModelSource> source, const EngineOptions& o
   backend_ = std::make_unique<TimedBackend>(make_backend(
       {.isa = options.isa, .n_threads = options.n_threads, .precision = options.precision}));
   ExpertStore store(source_, model_.index.experts, backend_.get());
-  sizes_ = measure_sizes(*source_, model_, store.slot_bytes());
+  sizes_ = measure_sizes(*source_, model_, store.classes());
   EngineOptions planned = options;
   planned.memory_bytes = budget_.ceiling();  // what is free changes
   plan_ = plan_engine(config(), sizes_, planned, reader->info().memory_bytes);
@@ -75,7 +75,7 @@ Engine::Engine(std::shared_ptr<const ModelSource> source, const EngineOptions& o
   }
   experts_ =
       std::make_unique<ExpertStreamer>(std::move(store), *backend_, budget_,
-                                       ExpertStreamer::Options{.cache_bytes = plan_.cache_bytes(),
+                                       ExpertStreamer::Options{.cache_bytes = plan_.cache_bytes,
                                                                .min_slots = plan_.min_slots,
                                                                .policy = options.cache_policy,
                                                                .reader = std::move(reader),
@@ -142,14 +142,15 @@ void Engine::resize_cache() {
   const double now =
       std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   const MemoryDecision decision = pressure_->poll(
-      now, {.current = bytes, .floor = plan_.floor_cache_bytes(), .ceiling = plan_.cache_bytes()});
+      now, {.current = bytes, .floor = plan_.floor_cache_bytes, .ceiling = plan_.cache_bytes});
   if (decision.action == MemoryAction::Hold) return;
   if (decision.action == MemoryAction::Shrink) {
     experts_->set_capacity(bytes - std::min(bytes, decision.bytes));
     ++resizes_.shrunk;
     resizes_.last_cause = decision.cause;
   } else {
-    experts_->set_capacity(bytes + decision.bytes);
+    // Whole slots, or a small step would never make room for one.
+    experts_->set_capacity(bytes + std::max(decision.bytes, plan_.slot_bytes));
     ++resizes_.grown;
   }
 }

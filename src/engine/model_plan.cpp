@@ -43,7 +43,7 @@ class Planner {
       : source_(open_source(path)),
         model_(describe_model(*source_)),
         sizes_(measure_sizes(*source_, model_,
-                             ExpertStore(source_, model_.index.experts).slot_bytes())),
+                             ExpertStore(source_, model_.index.experts).classes())),
         reader_bytes_(make_reader(source_->disk_paths(), reader)->info().memory_bytes) {}
 
   const ModelConfig& config() const { return model_.config; }

@@ -68,9 +68,9 @@ std::uint64_t ModelSizes::expert_bytes_per_token() const {
 }
 
 ModelSizes measure_sizes(const ModelSource& source, const ModelDescription& model,
-                         std::uint64_t slot_bytes) {
+                         std::span<const SlotClass> slots) {
   ModelSizes sizes;
-  sizes.slot_bytes = slot_bytes;
+  sizes.slots.assign(slots.begin(), slots.end());
   sizes.dense_bytes = WeightStore::bytes_needed(model.index.tensors);
   sizes.dense_bytes_per_token = bytes_per_token(model.index.tensors);
   std::vector<std::uint64_t> largest(model.index.experts.size());
@@ -117,15 +117,20 @@ MemoryPlan plan_with_batch(const ModelConfig& config, const ModelSizes& sizes,
                      Decoder::bytes_needed(config, plan.max_batch, options.max_drafts);
   plan.reader_bytes = options.reader_bytes;
   plan.program_bytes = sizes.program_bytes + options.other_bytes;
-  plan.slot_bytes = sizes.slot_bytes;
+  for (const SlotClass& each : sizes.slots)
+    plan.slot_bytes = std::max<std::uint64_t>(plan.slot_bytes, each.slot_bytes);
   plan.max_slots = sizes.n_experts_total;
   const auto top_k = static_cast<std::uint64_t>(sizes.top_k());
   plan.min_slots = std::min(std::max(options.min_slots, top_k), plan.max_slots);
+  plan.floor_cache_bytes = floor_bytes(sizes.slots, plan.min_slots);
+  plan.all_cache_bytes = floor_bytes(sizes.slots, plan.max_slots);
   const std::uint64_t fixed = plan.fixed_bytes();
   plan.floor_fixed_bytes = fixed;
   const std::uint64_t left = plan.ceiling > fixed ? plan.ceiling - fixed : 0;
-  const std::uint64_t fitting = plan.slot_bytes > 0 ? left / plan.slot_bytes : 0;
-  plan.n_slots = std::clamp(fitting, plan.min_slots, plan.max_slots);
+  const SlotCounts slots =
+      slots_for(sizes.slots, std::max(left, plan.floor_cache_bytes), plan.min_slots);
+  plan.cache_bytes = bytes_of(sizes.slots, slots);
+  for (const std::size_t n : slots) plan.n_slots += n;
   return plan;
 }
 

@@ -4,13 +4,15 @@
 //
 // Memory holds, whatever the budget: the dense weights, the context of the sessions, the scratch of
 // a forward pass, and room for the experts that must be there at once. What the budget leaves
-// beyond that floor is expert cache, in slots that hold any one expert, at most all of them.
+// beyond that floor is expert cache, in slots of the sizes that experts have, at most one for each.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "backends/kv_cache.h"
+#include "experts/expert_store.h"
 #include "families/family.h"
 #include "model/model_config.h"
 
@@ -32,7 +34,7 @@ struct ModelSizes {
   std::vector<BankSize> banks;              // of the trunk, in the order of its layers
   std::uint64_t n_experts_total = 0;        // of all banks, that of the MTP head included
   std::uint64_t expert_bytes_total = 0;     // as stored
-  std::uint64_t slot_bytes = 0;             // of memory, for any one expert
+  std::vector<SlotClass> slots;             // of memory for experts, by their size
   std::uint64_t program_bytes = 0;          // everything that is no weight: code, tokenizer, index
 
   int top_k() const;              // the largest of all banks
@@ -41,9 +43,9 @@ struct ModelSizes {
   std::uint64_t expert_bytes_per_token() const;
 };
 
-// `slot_bytes` is what the expert store says.
+// `slots` are what the expert store says.
 ModelSizes measure_sizes(const ModelSource& source, const ModelDescription& model,
-                         std::uint64_t slot_bytes);
+                         std::span<const SlotClass> slots);
 
 inline constexpr int kAutoDrafts = -1;  // some, where memory for them is easily found
 
@@ -72,10 +74,11 @@ struct MemoryPlan {
   std::uint64_t draft_bytes = 0;  // to make them; the states to go back to are context
   std::uint64_t reader_bytes = 0;
   std::uint64_t program_bytes = 0;  // and what is beside the engine
-  std::uint64_t slot_bytes = 0;
-  std::uint64_t min_slots = 0;
-  std::uint64_t max_slots = 0;  // one for every expert
-  std::uint64_t n_slots = 0;    // that the ceiling leaves room for; below the floor min_slots
+  std::uint64_t slot_bytes = 0;     // of the largest expert
+  std::uint64_t min_slots = 0;      // of each size
+  std::uint64_t max_slots = 0;      // one for every expert
+  std::uint64_t n_slots = 0;        // that the ceiling leaves room for; below the floor the fewest
+  std::uint64_t floor_cache_bytes = 0, all_cache_bytes = 0, cache_bytes = 0;
   std::uint64_t floor_fixed_bytes = 0;
 
   std::uint64_t scratch_bytes() const { return workspace_bytes + kernel_bytes; }
@@ -84,12 +87,10 @@ struct MemoryPlan {
            program_bytes;
   }
   // With the shortest passes and no drafts, where the plan was free to choose.
-  std::uint64_t floor_bytes() const { return floor_fixed_bytes + floor_cache_bytes(); }
-  std::uint64_t all_bytes() const { return floor_fixed_bytes + max_slots * slot_bytes; }
-  std::uint64_t floor_cache_bytes() const { return min_slots * slot_bytes; }
-  std::uint64_t cache_bytes() const { return n_slots * slot_bytes; }
-  std::uint64_t used_bytes() const { return fixed_bytes() + cache_bytes(); }
-  bool fits() const { return ceiling >= fixed_bytes() + floor_cache_bytes(); }
+  std::uint64_t floor_bytes() const { return floor_fixed_bytes + floor_cache_bytes; }
+  std::uint64_t all_bytes() const { return floor_fixed_bytes + all_cache_bytes; }
+  std::uint64_t used_bytes() const { return fixed_bytes() + cache_bytes; }
+  bool fits() const { return ceiling >= fixed_bytes() + floor_cache_bytes; }
 };
 
 // A pass over many tokens reads and unpacks every expert once for all of them, but its scratch

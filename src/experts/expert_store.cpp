@@ -49,6 +49,51 @@ std::vector<int> counts(const std::vector<ExpertBank>& banks) {
 
 }  // namespace
 
+std::uint64_t bytes_of(std::span<const SlotClass> classes, const SlotCounts& slots) {
+  std::uint64_t bytes = 0;
+  for (std::size_t c = 0; c < classes.size(); ++c) bytes += slots[c] * classes[c].slot_bytes;
+  return bytes;
+}
+
+std::uint64_t floor_bytes(std::span<const SlotClass> classes, std::size_t min_slots) {
+  std::uint64_t bytes = 0;
+  for (const SlotClass& each : classes)
+    bytes += std::min(min_slots, each.n_experts) * each.slot_bytes;
+  return bytes;
+}
+
+SlotCounts slots_for(std::span<const SlotClass> classes, std::uint64_t bytes,
+                     std::size_t min_slots) {
+  std::size_t n_experts = 0;
+  for (const SlotClass& each : classes) n_experts += each.n_experts;
+  const std::size_t least =
+      floor_bytes(classes, min_slots) <= bytes ? std::max<std::size_t>(min_slots, 1) : 1;
+  // Of `n_total` slots, what each class gets.
+  const auto divide = [&](std::size_t n_total) {
+    SlotCounts slots;
+    for (const SlotClass& each : classes) {
+      const std::size_t n = each.n_experts * n_total / n_experts;
+      slots.push_back(std::clamp(n, std::min(least, each.n_experts), each.n_experts));
+    }
+    return slots;
+  };
+  if (n_experts == 0) return {};
+  std::size_t fits = 0, too_many = n_experts + 1;
+  while (too_many - fits > 1) {
+    const std::size_t middle = fits + (too_many - fits) / 2;
+    (bytes_of(classes, divide(middle)) <= bytes ? fits : too_many) = middle;
+  }
+  SlotCounts slots = divide(fits);
+  std::uint64_t used = bytes_of(classes, slots);
+  for (std::size_t c = 0; c < classes.size(); ++c) {  // what rounding has left
+    while (slots[c] < classes[c].n_experts && used + classes[c].slot_bytes <= bytes) {
+      ++slots[c];
+      used += classes[c].slot_bytes;
+    }
+  }
+  return slots;
+}
+
 ExpertStore::ExpertStore(std::shared_ptr<const ModelSource> source,
                          const std::vector<ExpertBank>& banks, const Backend* backend)
     : source_(std::move(source)), ids_(counts(banks)) {
@@ -91,52 +136,6 @@ std::size_t ExpertStore::slot_bytes() const {
   std::size_t largest = 0;
   for (const SlotClass& each : classes_) largest = std::max(largest, each.slot_bytes);
   return largest;
-}
-
-std::uint64_t ExpertStore::bytes_of(const SlotCounts& slots) const {
-  std::uint64_t bytes = 0;
-  for (std::size_t c = 0; c < classes_.size(); ++c) bytes += slots[c] * classes_[c].slot_bytes;
-  return bytes;
-}
-
-std::uint64_t ExpertStore::floor_bytes(std::size_t min_slots) const {
-  std::uint64_t bytes = 0;
-  for (const SlotClass& each : classes_) {
-    bytes += std::min(min_slots, each.n_experts) * each.slot_bytes;
-  }
-  return bytes;
-}
-
-std::uint64_t ExpertStore::all_bytes() const {
-  return floor_bytes(experts_.size());
-}
-
-SlotCounts ExpertStore::slots_for(std::uint64_t bytes, std::size_t min_slots) const {
-  const std::size_t least =
-      floor_bytes(min_slots) <= bytes ? std::max<std::size_t>(min_slots, 1) : 1;
-  // Of `n_total` slots, what each class gets.
-  const auto divide = [&](std::size_t n_total) {
-    SlotCounts slots;
-    for (const SlotClass& each : classes_) {
-      const std::size_t n = each.n_experts * n_total / experts_.size();
-      slots.push_back(std::clamp(n, std::min(least, each.n_experts), each.n_experts));
-    }
-    return slots;
-  };
-  std::size_t fits = 0, too_many = experts_.size() + 1;
-  while (too_many - fits > 1) {
-    const std::size_t middle = fits + (too_many - fits) / 2;
-    (bytes_of(divide(middle)) <= bytes ? fits : too_many) = middle;
-  }
-  SlotCounts slots = divide(fits);
-  std::uint64_t used = bytes_of(slots);
-  for (std::size_t c = 0; c < classes_.size(); ++c) {  // what rounding has left
-    while (slots[c] < classes_[c].n_experts && used + classes_[c].slot_bytes <= bytes) {
-      ++slots[c];
-      used += classes_[c].slot_bytes;
-    }
-  }
-  return slots;
 }
 
 std::size_t ExpertStore::place(const std::array<StoredMatrix, 3>& matrices,

@@ -46,6 +46,14 @@ struct SlotClass {
 // Slots of each class.
 using SlotCounts = std::vector<std::size_t>;
 
+// How to divide memory among the classes: about the same part of the experts of each, and at least
+// min_slots of each where `bytes` allow that, one where they do not.
+SlotCounts slots_for(std::span<const SlotClass> classes, std::uint64_t bytes,
+                     std::size_t min_slots = 1);
+std::uint64_t bytes_of(std::span<const SlotClass> classes, const SlotCounts& slots);
+// The least memory that has min_slots in every class.
+std::uint64_t floor_bytes(std::span<const SlotClass> classes, std::size_t min_slots);
+
 class ExpertStore {
  public:
   static constexpr std::uint64_t kBlock = 4096;
@@ -67,13 +75,17 @@ class ExpertStore {
   std::span<const SlotClass> classes() const { return classes_; }
   int class_of(int bank) const { return class_of_[static_cast<std::size_t>(bank)]; }
   std::size_t slot_bytes() const;  // of the largest class; 0 without experts
-  // How to divide memory among the classes: about the same part of the experts of each, and at
-  // least min_slots of each where `bytes` allow that, one where they do not.
-  SlotCounts slots_for(std::uint64_t bytes, std::size_t min_slots = 1) const;
-  std::uint64_t bytes_of(const SlotCounts& slots) const;
-  // The least memory that has min_slots in every class, and the memory of all experts.
-  std::uint64_t floor_bytes(std::size_t min_slots) const;
-  std::uint64_t all_bytes() const;
+  // See above; and the memory of all experts.
+  SlotCounts slots_for(std::uint64_t bytes, std::size_t min_slots = 1) const {
+    return moeflux::slots_for(classes_, bytes, min_slots);
+  }
+  std::uint64_t bytes_of(const SlotCounts& slots) const {
+    return moeflux::bytes_of(classes_, slots);
+  }
+  std::uint64_t floor_bytes(std::size_t min_slots) const {
+    return moeflux::floor_bytes(classes_, min_slots);
+  }
+  std::uint64_t all_bytes() const { return floor_bytes(experts_.size()); }
 
   std::span<const ExpertRead> reads(ExpertKey key) const;
   std::uint64_t read_bytes(ExpertKey key) const;

@@ -130,7 +130,7 @@ TEST(DecoderTest, DraftsArePlannedMemory) {
   EXPECT_EQ(engine.memory().by_tag().at("drafts"), 0u);
   const MemoryPlan& plan = engine.plan();
   some.memory_bytes = Engine(demo(), options(0)).plan().floor_bytes() + (1 << 16);
-  ASSERT_LT(some.memory_bytes, plan.fixed_bytes() + plan.min_slots * plan.slot_bytes);
+  ASSERT_LT(some.memory_bytes, plan.fixed_bytes() + plan.floor_cache_bytes);
   EXPECT_LT(plan.floor_bytes(), some.memory_bytes);
   EXPECT_EQ(Engine(demo(), some).max_drafts(), 0);  // rather than to be refused
 }

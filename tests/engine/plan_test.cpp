@@ -36,7 +36,7 @@ ModelSizes small_sizes() {
                  {.n_experts = 16, .top_k = 4, .expert_bytes = 50'000}};
   sizes.n_experts_total = 32;
   sizes.expert_bytes_total = 16 * 150'000;
-  sizes.slot_bytes = 100'032;
+  sizes.slots = {{.slot_bytes = 100'032, .n_experts = 32, .banks = {0, 1}}};
   return sizes;
 }
 
@@ -150,7 +150,7 @@ TEST(PlanTest, SizesOfTheDemoModel) {
   const auto source = open_source(source_path("models/demo"));
   const ModelDescription model = describe_model(*source);
   const ExpertStore store(source, model.index.experts);
-  const ModelSizes sizes = measure_sizes(*source, model, store.slot_bytes());
+  const ModelSizes sizes = measure_sizes(*source, model, store.classes());
   EXPECT_EQ(sizes.dense_bytes, WeightStore::bytes_needed(model.index.tensors));
   EXPECT_EQ(sizes.n_experts_total, store.n_experts_total());
   EXPECT_LT(sizes.dense_bytes_per_token, sizes.dense_bytes);
@@ -215,7 +215,7 @@ TEST(ForecastTest, RecommendsWhatMakesTheDriveFastEnough) {
         .typical.disk_bound();
   };
   EXPECT_FALSE(disk_bound());
-  options.memory_bytes = middle - small_sizes().slot_bytes;
+  options.memory_bytes = middle - small_sizes().slots[0].slot_bytes;
   EXPECT_TRUE(disk_bound());
 }
 

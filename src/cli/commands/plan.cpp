@@ -78,7 +78,7 @@ Json budget_json(const PlannedBudget& budget) {
           {"fits", plan.fits()},
           {"used_bytes", plan.used_bytes()},
           {"cache_slots", plan.n_slots},
-          {"cache_bytes", plan.cache_bytes()},
+          {"cache_bytes", plan.cache_bytes},
           {"hit_rate_expected", hit_rates_json(forecast.hit_rates)},
           {"disk_bytes_per_token", forecast.disk_bytes_per_token},
           {"disk_bound", forecast.typical.disk_bound()},
@@ -103,7 +103,7 @@ std::vector<Placement> placements(const PlanReport& report) {
       {"memory", "context", plan.context_bytes,
        fmt::format("{} tokens, {}", report.context_length, kv_type_name(report.kv_type))},
       {"memory", "scratch", plan.scratch_bytes(), fmt::format("passes of {} tokens", plan.max_batch)},
-      {"memory", "expert cache", plan.cache_bytes(),
+      {"memory", "expert cache", plan.cache_bytes,
        fmt::format("{} of {} experts", plan.n_slots, plan.max_slots)},
       {"drive", "routed experts", report.sizes.expert_bytes_total, ""}};
   all.push_back({"memory", "program", plan.program_bytes, "code, tokenizer, index"});
@@ -167,7 +167,7 @@ Json to_json(const PlanReport& report) {
           {"slot_bytes", plan.slot_bytes},
           {"min_slots", plan.min_slots},
           {"cache_slots", plan.n_slots},
-          {"cache_bytes", plan.cache_bytes()},
+          {"cache_bytes", plan.cache_bytes},
           {"hit_rate_expected", std::move(hit_rates)},
           {"bytes_per_token",
            {{"total", forecast.bytes.total()},
@@ -308,7 +308,7 @@ PlanReport make_report(const PlanArguments& options, const std::string& path) {
   report.kv_type = parse_kv_type(options.model);
   const int n_threads = thread_count_or_default(thread_count(options.model));
   report.sizes =
-      measure_sizes(*source, model, ExpertStore(source, model.index.experts).slot_bytes());
+      measure_sizes(*source, model, ExpertStore(source, model.index.experts).classes());
   report.measured = !options.disk && !options.memory;
   report.speed.disk =
       options.disk ? given_speed(*options.disk, "--disk") : disk_speed(path, options.general);

@@ -221,7 +221,7 @@ std::string describe_memory(const MemoryPlan& plan, std::uint64_t for_requests) 
       "time)",
       format_bytes(plan.used_bytes()), format_bytes(plan.ceiling), format_bytes(plan.dense_bytes),
       format_bytes(plan.context_bytes), format_bytes(plan.scratch_bytes()),
-      format_bytes(for_requests), format_bytes(plan.cache_bytes()), plan.n_slots, plan.max_slots);
+      format_bytes(for_requests), format_bytes(plan.cache_bytes), plan.n_slots, plan.max_slots);
 }
 
 void note_ready(const Engine& engine, const std::string& name, const std::string& url,

@@ -95,7 +95,7 @@ void count_memory(const std::shared_ptr<const ModelSource>& source, ModelDescrip
   summary.context_bytes_fixed = Session::bytes_needed(config, {0, EngineOptions().kv_type});
   summary.floor_context = std::min<std::int64_t>(config.context_length, kDefaultContext);
   const ExpertStore store(source, model.index.experts);
-  const ModelSizes sizes = measure_sizes(*source, model, store.slot_bytes());
+  const ModelSizes sizes = measure_sizes(*source, model, store.classes());
   const MemoryPlan plan =
       plan_memory(config, sizes,
                   {.memory_bytes = 0,
