@@ -2,7 +2,8 @@
 #   make        build build/release/moeflux
 #   make demo   install what is missing, build, let the bundled model answer
 #   make test   install what is missing, build, run every test;  WERROR=ON: a warning stops the build
-#   make lint   what neither sees: clang, headers by themselves, format, sanitizers over a part of the tests
+#   make lint   what neither sees: clang, headers by themselves, format, sanitizers over a part of the tests;
+#               STEPS="format headers": only these
 #   make asan   the tests under AddressSanitizer and UBSan;  make tsan: under ThreadSanitizer
 #   make arm64  cross-compile for 64-bit Arm, run kernel tests with qemu; says what it needs when that is missing
 #   make format / make tidy / make clean
@@ -34,7 +35,7 @@ test: deps build/release/build.ninja
 
 lint:
 	@scripts/install_deps.sh clang clang-format
-	@scripts/lint.py --jobs $(JOBS)
+	@scripts/lint.py --jobs $(JOBS) $(STEPS)
 
 asan tsan: %: deps build/%/build.ninja
 	cmake --build --preset $@ --parallel $(JOBS)

@@ -43,8 +43,8 @@ class Backend {
   virtual ~Backend() = default;
   virtual std::string name() const = 0;
 
-  // Memory. Zero-filled. Throws Error(OutOfMemory). Buffers must not outlive the backend; freeing one
-  // waits for the operations that were enqueued before.
+  // Memory. Zero-filled. Throws Error(OutOfMemory). Buffers must not outlive the backend; freeing
+  // one waits for the operations that were enqueued before.
   virtual std::unique_ptr<Buffer> allocate(std::uint64_t bytes, MemoryKind kind,
                                            Backing backing = Backing::Touched) = 0;
   // Returns the memory behind whole pages of the run to the system; their contents are lost.

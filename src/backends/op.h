@@ -164,8 +164,8 @@ struct RouteOp {
   View weights;               // [n, top_k]
 };
 
-// The routed experts of all rows, looked up by the device: out[i * top_k + slot] is the feed-forward
-// of expert ids[i, slot] over row i.
+// The routed experts of all rows, looked up by the device: out[i * top_k + slot] is the
+// feed-forward of expert ids[i, slot] over row i.
 struct ExpertsOp {
   const MoeSpec* spec;
   int bank;

@@ -38,9 +38,9 @@ class AlignedBuffer {
   std::size_t mapping_bytes_ = 0;
 };
 
-// Memory that disks fill fastest and all processors read: on huge pages of any size, spread over the
-// nodes of the machine. A request to a disk lists the pages it fills and holds only so many: with
-// 4 KiB pages a large read becomes many small requests. For what many reads land in.
+// Memory that disks fill fastest and all processors read: on huge pages of any size, spread over
+// the nodes of the machine. A request to a disk lists the pages it fills and holds only so many:
+// with 4 KiB pages a large read becomes many small requests. For what many reads land in.
 class HugeBuffer {
  public:
   HugeBuffer() = default;

@@ -42,8 +42,8 @@ class Planner {
   Planner(const std::string& path, const ReaderOptions& reader)
       : source_(open_source(path)),
         model_(describe_model(*source_)),
-        sizes_(measure_sizes(*source_, model_,
-                             ExpertStore(source_, model_.index.experts).classes())),
+        sizes_(
+            measure_sizes(*source_, model_, ExpertStore(source_, model_.index.experts).classes())),
         reader_bytes_(make_reader(source_->disk_paths(), reader)->info().memory_bytes) {}
 
   const ModelConfig& config() const { return model_.config; }

@@ -9,9 +9,9 @@
 #include <numeric>
 #include <random>
 
+#include "base/aligned_buffer.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/aligned_buffer.h"
 #include "io/transfer.h"
 #include "io/uring_reader.h"
 

@@ -11,7 +11,6 @@
 #include "base/aligned_buffer.h"
 #include "io/async_reader.h"
 #include "io/file_set.h"
-#include "base/aligned_buffer.h"
 #include "io/transfer.h"
 
 namespace moeflux {

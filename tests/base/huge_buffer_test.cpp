@@ -1,9 +1,8 @@
-#include "base/aligned_buffer.h"
-
 #include <bit>
 #include <cstdint>
 #include <limits>
 
+#include "base/aligned_buffer.h"
 #include "support/expect_error.h"
 
 namespace moeflux::test {

@@ -7,8 +7,8 @@
 #include "engine/engine.h"
 #include "support/expect_error.h"
 #include "support/paths.h"
-#include "text/replies/reply_format.h"
 #include "text/replies/reply_calls.h"
+#include "text/replies/reply_format.h"
 #include "text/tokenizer/tiny_tokenizer.h"
 
 namespace moeflux {

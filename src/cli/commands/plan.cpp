@@ -102,7 +102,8 @@ std::vector<Placement> placements(const PlanReport& report) {
       {"memory", "dense weights", plan.dense_bytes, ""},
       {"memory", "context", plan.context_bytes,
        fmt::format("{} tokens, {}", report.context_length, kv_type_name(report.kv_type))},
-      {"memory", "scratch", plan.scratch_bytes(), fmt::format("passes of {} tokens", plan.max_batch)},
+      {"memory", "scratch", plan.scratch_bytes(),
+       fmt::format("passes of {} tokens", plan.max_batch)},
       {"memory", "expert cache", plan.cache_bytes,
        fmt::format("{} of {} experts", plan.n_slots, plan.max_slots)},
       {"drive", "routed experts", report.sizes.expert_bytes_total, ""}};
@@ -307,8 +308,7 @@ PlanReport make_report(const PlanArguments& options, const std::string& path) {
   remark_on_context(options.model, config.context_length, options.general);
   report.kv_type = parse_kv_type(options.model);
   const int n_threads = thread_count_or_default(thread_count(options.model));
-  report.sizes =
-      measure_sizes(*source, model, ExpertStore(source, model.index.experts).classes());
+  report.sizes = measure_sizes(*source, model, ExpertStore(source, model.index.experts).classes());
   report.measured = !options.disk && !options.memory;
   report.speed.disk =
       options.disk ? given_speed(*options.disk, "--disk") : disk_speed(path, options.general);

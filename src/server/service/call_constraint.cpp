@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "text/replies/reply_json.h"
 #include "text/replies/reply_calls.h"
+#include "text/replies/reply_json.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace moeflux {

@@ -244,7 +244,7 @@ TEST(SseReader, ReadsEveryKindOfLine) {
   EXPECT_EQ(read_events({"data\n\n"}), Events{"|"});
   EXPECT_EQ(read_events({"event: lonely\n\n"}), Events{});
   EXPECT_EQ(read_events({"\xEF\xBB\xBF"
-                  "data: after a mark\n\n"}),
+                         "data: after a mark\n\n"}),
             Events{"|after a mark"});
   EXPECT_EQ(read_events({"error: {\"code\":500}\n\n"}), Events{"error|{\"code\":500}"});
 }

@@ -1,7 +1,6 @@
-#include "engine/prefix/prefix_store.h"
-
 #include <gtest/gtest.h>
 
+#include "engine/prefix/prefix_store.h"
 #include "engine/prefix/session_sync_fixture.h"
 
 namespace moeflux::test {

@@ -6,8 +6,8 @@
 #include "runtime/sampling/sampler.h"
 #include "server/demo_server.h"
 #include "text/grammar/grammar_cache.h"
-#include "text/replies/reply_tools.h"
 #include "text/grammar/vocabulary_support.h"
+#include "text/replies/reply_tools.h"
 
 namespace moeflux::test {
 namespace {
