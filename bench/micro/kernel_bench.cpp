@@ -29,7 +29,7 @@ namespace moeflux {
 namespace {
 
 using cpu::KernelTable;
-using cpu::Q8Layout;
+using cpu::RoundedLayout;
 
 constexpr std::size_t kFarBytes = std::size_t{192} << 20;  // more than a last-level cache
 constexpr std::int64_t kRows = 256;                        // of a matrix, for one call
@@ -163,35 +163,35 @@ void q8_matmul(benchmark::State& state, const KernelTable& table, const WeightFo
                int digits, std::int64_t n, bool far) {
   const auto backend = one_thread(table);
   Matrices weights(*backend, arranged(format, true), kCols, far ? kFarBytes : 0);
-  const Q8Layout layout(format, kCols, digits);
+  const RoundedLayout layout(format, kCols, digits);
   const std::vector<float> x = random_floats(n * kCols);
   AlignedBuffer rounded(static_cast<std::size_t>(n * layout.row_bytes));
   for (std::int64_t i = 0; i < n; ++i) {
-    table.q8->quantize(layout, x.data() + i * kCols, rounded.data() + i * layout.row_bytes);
+    table.rounded->quantize(layout, x.data() + i * kCols, rounded.data() + i * layout.row_bytes);
   }
   std::vector<float> y(static_cast<std::size_t>(n * kRows));
-  std::vector<float> scratch(static_cast<std::size_t>(cpu::q8_scratch_floats(layout)));
+  std::vector<float> scratch(static_cast<std::size_t>(cpu::rounded_scratch_floats(layout)));
   for (auto _ : state) {
-    table.q8->matmul({.weight = &weights.next(),
-                      .layout = &layout,
-                      .row = 0,
-                      .n_rows = kRows,
-                      .x = rounded.data(),
-                      .n = n,
-                      .y = y.data(),
-                      .y_stride = kRows,
-                      .rows_out = nullptr,
-                      .scratch = scratch.data()});
+    table.rounded->matmul({.weight = &weights.next(),
+                           .layout = &layout,
+                           .row = 0,
+                           .n_rows = kRows,
+                           .x = rounded.data(),
+                           .n = n,
+                           .y = y.data(),
+                           .y_stride = kRows,
+                           .rows_out = nullptr,
+                           .scratch = scratch.data()});
   }
   report(state, weights.bytes(), 2.0 * static_cast<double>(n * kRows * kCols));
 }
 
 void quantize(benchmark::State& state, const KernelTable& table, const WeightFormat& format) {
-  const Q8Layout layout(format, kCols, 2);
+  const RoundedLayout layout(format, kCols, 2);
   const std::vector<float> x = random_floats(kCols);
   AlignedBuffer rounded(static_cast<std::size_t>(layout.row_bytes));
   for (auto _ : state) {
-    table.q8->quantize(layout, x.data(), rounded.data());
+    table.rounded->quantize(layout, x.data(), rounded.data());
     benchmark::ClobberMemory();
   }
   report(state, kCols * 4, 0);
@@ -209,7 +209,7 @@ void add_all(const KernelTable& table) {
       add(fmt::format("{}/exact/{}/n{}", isa, name, n),
           [&, n](benchmark::State& state) { exact(state, table, f, n); });
     }
-    if (!cpu::has_q8(arranged(format, true))) continue;
+    if (!cpu::has_rounded(arranged(format, true))) continue;
     for (const int digits : {1, 2}) {
       for (const std::int64_t n : {1, 16, 64, 512}) {
         add(fmt::format("{}/{}/{}/n{}", isa, digits == 1 ? "fast" : "fine", name, n),

@@ -46,7 +46,7 @@ void add_bank(const ContainerSpec& spec, std::size_t index, ContainerManifest& m
   std::uint64_t end = 0;
   for (const ContainerSpec::Tensor& plane : wanted.planes) {
     const std::uint64_t bytes = tensor_bytes(plane.dtype, plane.shape, plane.name);
-    bank.planes.push_back({plane.name, plane.dtype, plane.shape, end, bytes, plane.in_panels});
+    bank.planes.push_back({plane.name, plane.dtype, plane.shape, end, bytes, plane.is_interleaved});
     end = round_up_to(end + bytes, kPlaneAlignment);
   }
   bank.record_bytes = round_up_to(end, kRecordAlignment);

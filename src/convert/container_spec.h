@@ -22,7 +22,7 @@ struct ContainerSpec {
     std::string name;
     DType dtype = DType::F32;
     std::vector<std::int64_t> shape;  // of a plane: of one expert's slice
-    bool in_panels = false;           // of a plane
+    bool is_interleaved = false;      // of a plane
   };
   struct Bank {
     std::int64_t n_experts = 0;

@@ -20,7 +20,7 @@
 #include "convert/model_files.h"
 #include "convert/output_file.h"
 #include "quant/codec.h"
-#include "quant/panels.h"
+#include "quant/interleave.h"
 #include "source/checksum.h"
 #include "source/container.h"
 #include "source/flash_moe.h"
@@ -45,7 +45,7 @@ class RecordBuilder {
 
  private:
   void copy(const StoredMatrix& from, std::span<const ContainerPlane> planes);
-  void arrange(const ContainerPlane& plane, bool is_in_panels);
+  void arrange(const ContainerPlane& plane, bool is_interleaved);
   SquaredError requantize(const PlannedMatrix& matrix, int expert,
                           std::span<const ContainerPlane> planes);
 
@@ -80,16 +80,16 @@ void RecordBuilder::copy(const StoredMatrix& from, std::span<const ContainerPlan
     const ContainerPlane& plane = planes[next++];
     MOEFLUX_ASSERT(plane.bytes == extent.bytes);
     source_.read(extent, std::span(record_).subspan(plane.offset, plane.bytes));
-    arrange(plane, from.format.in_panels);
+    arrange(plane, from.format.is_interleaved);
   }
   MOEFLUX_ASSERT(next == planes.size());
 }
 
-// A plane of the record that was written in rows or in panels becomes what it is to be.
-void RecordBuilder::arrange(const ContainerPlane& plane, bool is_in_panels) {
-  if (plane.in_panels == is_in_panels) return;
+// A plane of the record that was written in rows or in interleaved tiles becomes what it is to be.
+void RecordBuilder::arrange(const ContainerPlane& plane, bool is_interleaved) {
+  if (plane.is_interleaved == is_interleaved) return;
   arrange_plane(record_.data() + plane.offset, plane.shape[0], plane.shape[1],
-                dtype_size(plane.dtype), plane.in_panels);
+                dtype_size(plane.dtype), plane.is_interleaved);
 }
 
 SquaredError RecordBuilder::requantize(const PlannedMatrix& matrix, int expert,
@@ -127,7 +127,7 @@ SquaredError RecordBuilder::requantize(const PlannedMatrix& matrix, int expert,
     sums.add(quantize_affine_row(row_, matrix.format.bits, matrix.format.group,
                                  {.data = at(0), .scales = at(1), .biases = at(2)}));
   }
-  for (const ContainerPlane& plane : planes) arrange(plane, /*is_in_panels=*/false);
+  for (const ContainerPlane& plane : planes) arrange(plane, /*is_interleaved=*/false);
   return sums;
 }
 
@@ -254,7 +254,7 @@ std::string identity_of(const ModelSource& source, const ConvertPlan& plan,
     for (const PlannedMatrix& matrix : bank.matrices) {
       text +=
           fmt::format("{} {} {} {} {}{}\n", matrix.module, bank.n_experts, matrix.rows, matrix.cols,
-                      describe(matrix.format), matrix.format.in_panels ? " panels" : "");
+                      describe(matrix.format), matrix.format.is_interleaved ? " panels" : "");
     }
   }
   for (const StripeShare& share : stripes.shares) {

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "model/map_tensors.h"
-#include "quant/panels.h"
+#include "quant/interleave.h"
 
 namespace moeflux {
 namespace {
@@ -143,7 +143,7 @@ class BankPlanner {
                        .group = requantize_->group,
                        .scale_dtype = DType::BF16};
     }
-    matrix.format = arranged(matrix.format, /*in_panels=*/true);
+    matrix.format = arranged(matrix.format, /*is_interleaved=*/true);
     planned_.matrices.push_back(std::move(matrix));
   }
 
@@ -237,9 +237,9 @@ std::vector<ContainerSpec::Tensor> PlannedMatrix::planes() const {
       return {{weight, DType::BF16, {rows, cols}}};
     case WeightKind::Affine: {
       const std::int64_t groups = scales_per_row(format, cols);
-      return {{weight, DType::U32, {rows, cols * format.bits / 32}, format.in_panels},
-              {module + ".scales", format.scale_dtype, {rows, groups}, format.in_panels},
-              {module + ".biases", format.scale_dtype, {rows, groups}, format.in_panels}};
+      return {{weight, DType::U32, {rows, cols * format.bits / 32}, format.is_interleaved},
+              {module + ".scales", format.scale_dtype, {rows, groups}, format.is_interleaved},
+              {module + ".biases", format.scale_dtype, {rows, groups}, format.is_interleaved}};
     }
     case WeightKind::Fp8Block: {
       const std::int64_t block_rows = (rows + format.block - 1) / format.block;

@@ -4,7 +4,7 @@
 
 #include "backends/backend.h"
 #include "base/error.h"
-#include "quant/panels.h"
+#include "quant/interleave.h"
 #include "source/checksum.h"
 
 namespace moeflux {
@@ -224,7 +224,7 @@ void ExpertStore::prepare(ExpertKey key, std::byte* slot) const {
   check(expert, slot);
   for (const Matrix& m : expert.matrices) {
     if (m.layout == m.format) continue;
-    MOEFLUX_ASSERT(m.layout == arranged(m.format, !m.format.in_panels));
+    MOEFLUX_ASSERT(m.layout == arranged(m.format, !m.format.is_interleaved));
     const WeightView stored{.format = m.format,
                             .rows = m.rows,
                             .cols = m.cols,
@@ -232,8 +232,8 @@ void ExpertStore::prepare(ExpertKey key, std::byte* slot) const {
                             .scales = slot + m.planes[1],
                             .biases = slot + m.planes[2],
                             .block_row0 = m.block_row0};
-    std::vector<std::byte> scratch(panel_scratch_bytes(m.format, m.cols));
-    for (std::int64_t p = 0; p < n_panels(m.rows); ++p) arrange_panel(stored, p, scratch);
+    std::vector<std::byte> scratch(tile_scratch_bytes(m.format, m.cols));
+    for (std::int64_t p = 0; p < n_tiles(m.rows); ++p) arrange_tile(stored, p, scratch);
   }
 }
 

@@ -1,15 +1,15 @@
 #include "model/stored_tensor.h"
 
 #include "base/error.h"
-#include "quant/panels.h"
+#include "quant/interleave.h"
 
 namespace moeflux {
 
 StoredMatrix StoredMatrix::slice(std::int64_t begin, std::int64_t count) const {
   MOEFLUX_ASSERT(begin >= 0 && count > 0 && begin + count <= rows);
-  if (format.in_panels &&
-      (begin % kPanelRows != 0 || (count % kPanelRows != 0 && begin + count != rows))) {
-    fail(Errc::Unsupported, "tensor \"{}\": rows {} to {} are no whole panels", name, begin,
+  if (format.is_interleaved &&
+      (begin % kTileRows != 0 || (count % kTileRows != 0 && begin + count != rows))) {
+    fail(Errc::Unsupported, "tensor \"{}\": rows {} to {} are no whole tiles", name, begin,
          begin + count);
   }
   StoredMatrix part = *this;

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <limits>
 
-#include "quant/panels.h"
+#include "quant/interleave.h"
 
 namespace moeflux {
 namespace {
@@ -52,8 +52,8 @@ struct AffineRow {
     const auto scale_size = static_cast<std::int64_t>(dtype_size(f.scale_dtype));
     const std::int64_t row_bytes = data_row_bytes(f, m.cols);
     const std::int64_t row_scales = m.cols / f.group * scale_size;
-    const std::int64_t first = f.in_panels ? row / kPanelRows * kPanelRows : row;
-    step = f.in_panels ? std::min(kPanelRows, m.rows - first) : 1;
+    const std::int64_t first = f.is_interleaved ? row / kTileRows * kTileRows : row;
+    step = f.is_interleaved ? std::min(kTileRows, m.rows - first) : 1;
     data = m.data + first * row_bytes + (row - first) * 4;
     scales = m.scales + first * row_scales + (row - first) * scale_size;
     biases = m.biases + first * row_scales + (row - first) * scale_size;

@@ -12,8 +12,8 @@
 //                    w = value * scale of its block
 // No plane is assumed to be aligned.
 //
-// The rows of an affine matrix may lie in panels (quant/panels.h): the same bytes in the order in
-// which products want them.
+// The rows of an affine matrix may lie in interleaved tiles (quant/interleave.h): the same bytes in
+// the order in which products want them.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ struct WeightFormat {
   int group = 0;                   // Affine: 32, 64 or 128 columns that share a scale and a bias
   int block = 0;                   // Fp8Block: edge of the square that shares a scale
   DType scale_dtype = DType::F32;  // Affine, Fp8Block
-  bool in_panels = false;          // Affine
+  bool is_interleaved = false;     // Affine
 
   friend bool operator==(const WeightFormat&, const WeightFormat&) = default;
 };

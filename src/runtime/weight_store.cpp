@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "model/map_tensors.h"
 #include "quant/codec.h"
-#include "quant/panels.h"
+#include "quant/interleave.h"
 #include "source/checksum.h"
 
 namespace moeflux {
@@ -234,7 +234,7 @@ class Loader {
 
   // memory: where offset 0 of the buffer would be.
   void repack(std::span<const Matrix> matrices, std::byte* memory) const {
-    constexpr std::int64_t kPanelsPerTask = 32;
+    constexpr std::int64_t kTilesPerTask = 32;
     struct Task {
       WeightView matrix;
       std::int64_t begin, end;
@@ -252,14 +252,14 @@ class Loader {
                             .scales = plane(m.weight.scales),
                             .biases = plane(m.weight.biases),
                             .block_row0 = m.weight.block_row0};
-      const std::int64_t count = n_panels(view.rows);
-      for (std::int64_t begin = 0; begin < count; begin += kPanelsPerTask)
-        tasks.push_back({view, begin, std::min(begin + kPanelsPerTask, count)});
+      const std::int64_t count = n_tiles(view.rows);
+      for (std::int64_t begin = 0; begin < count; begin += kTilesPerTask)
+        tasks.push_back({view, begin, std::min(begin + kTilesPerTask, count)});
     }
     backend_.parallel_for(std::ssize(tasks), [&](std::int64_t i) {
       const Task& task = tasks[static_cast<std::size_t>(i)];
-      std::vector<std::byte> scratch(panel_scratch_bytes(task.matrix.format, task.matrix.cols));
-      for (std::int64_t p = task.begin; p < task.end; ++p) arrange_panel(task.matrix, p, scratch);
+      std::vector<std::byte> scratch(tile_scratch_bytes(task.matrix.format, task.matrix.cols));
+      for (std::int64_t p = task.begin; p < task.end; ++p) arrange_tile(task.matrix, p, scratch);
     });
   }
 

@@ -68,7 +68,7 @@ void add_bank(ModelSource& source, const ContainerBank& bank,
                       .offset = plane.offset,
                       .bytes = plane.bytes * n,
                       .slice_stride = bank.record_bytes,
-                      .in_panels = plane.in_panels};
+                      .is_interleaved = plane.is_interleaved};
     tensor.shape.insert(tensor.shape.begin(), bank.n_experts);
     source.add_tensor(plane.tensor, std::move(tensor));
   }

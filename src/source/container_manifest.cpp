@@ -199,7 +199,7 @@ ContainerBank read_bank(const JsonFields& fields, const std::vector<ContainerFil
     ContainerPlane plane;
     plane.tensor = printable(entry.string("tensor"), kMaxNameBytes, entry.origin());
     read_place(entry, kPlaneAlignment, plane);
-    plane.in_panels = entry.boolean_or("panels", false);
+    plane.is_interleaved = entry.boolean_or("panels", false);
     bank.planes.push_back(std::move(plane));
   });
   if (bank.planes.empty()) fail(Errc::BadInput, "{}: has no planes", fields.origin());
@@ -357,7 +357,7 @@ Json bank_json(const ContainerBank& bank) {
                                                    {"shape", shape_json(plane.shape)},
                                                    {"offset", plane.offset},
                                                    {"bytes", plane.bytes}});
-    if (plane.in_panels) entry["panels"] = true;
+    if (plane.is_interleaved) entry["panels"] = true;
   }
   return json;
 }
@@ -453,7 +453,7 @@ std::string container_fingerprint(const ContainerManifest& manifest,
     for (const ContainerPlane& plane : bank.planes) {
       stream.add(fmt::format("{} {} {} {}{}\n", plane.tensor, dtype_name(plane.dtype),
                              shape_text(plane.shape), plane.offset,
-                             plane.in_panels ? " panels" : ""));
+                             plane.is_interleaved ? " panels" : ""));
     }
   }
   stream.add(checksums_file(checksums));

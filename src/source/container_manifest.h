@@ -14,7 +14,7 @@
 
 namespace moeflux {
 
-inline constexpr int kContainerVersion = 2;              // the first was 1: without panels
+inline constexpr int kContainerVersion = 2;              // the first was 1: without tiles
 inline constexpr std::uint64_t kRecordAlignment = 4096;  // of records, stripes and dense tensors
 inline constexpr std::uint64_t kPlaneAlignment = 64;     // of planes in a record
 inline constexpr std::uint64_t kMaxContainerRecords = 1u << 23;
@@ -50,7 +50,7 @@ struct ContainerPlane {
   std::vector<std::int64_t> shape;  // of one slice
   std::uint64_t offset = 0;         // in the record
   std::uint64_t bytes = 0;
-  bool in_panels = false;  // of an affine matrix: see quant/panels.h
+  bool is_interleaved = false;  // of an affine matrix: see quant/interleave.h
 };
 
 struct ContainerBank {

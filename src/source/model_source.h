@@ -101,7 +101,8 @@ struct TensorInfo {
   // slices of several tensors are interleaved in one file (packed experts). A reader may leave 0
   // for a tensor without gaps; add_tensor() fills it in.
   std::uint64_t slice_stride = 0;
-  bool in_panels = false;  // each slice is a plane of an affine matrix in panels, quant/panels.h
+  bool is_interleaved =
+      false;  // each slice is a plane of an affine matrix in interleaved tiles, quant/interleave.h
 
   std::uint64_t slice_bytes() const;  // of one index of the first dimension; all of a scalar
   bool contiguous() const;

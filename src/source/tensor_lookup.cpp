@@ -140,10 +140,11 @@ Found take_affine(const Request& want, const Named& weight) {
                          .bits = affine_bits(want, weight),
                          .group = affine_group(want, scales),
                          .scale_dtype = dtype,
-                         .in_panels = weight.info->in_panels};
-  if (scales.info->in_panels != weight.info->in_panels ||
-      biases.info->in_panels != weight.info->in_panels) {
-    fail(Errc::BadInput, "{}: of \"{}\", its scales and its biases only some are in panels",
+                         .is_interleaved = weight.info->is_interleaved};
+  if (scales.info->is_interleaved != weight.info->is_interleaved ||
+      biases.info->is_interleaved != weight.info->is_interleaved) {
+    fail(Errc::BadInput,
+         "{}: of \"{}\", its scales and its biases only some are in interleaved tiles",
          want.source.path(), weight.name);
   }
   if (biases.info->dtype != dtype || biases.info->shape != scales.info->shape) {

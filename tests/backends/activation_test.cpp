@@ -34,8 +34,8 @@ const FfnActivation kClamped{
 
 // As a backend wants it.
 Weight laid_out(const Backend& backend, const RandomWeight& weight) {
-  const bool panels = backend.layout_for(weight.view().format, WeightUse::Product).in_panels;
-  return operand(panels ? weight.panels() : weight.view());
+  const bool tiles = backend.layout_for(weight.view().format, WeightUse::Product).is_interleaved;
+  return operand(tiles ? weight.interleaved() : weight.view());
 }
 
 double activated(const FfnActivation& activation, double gate, double up) {

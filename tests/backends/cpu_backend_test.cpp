@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "backends/random_weight.h"
-#include "quant/panels.h"
+#include "quant/interleave.h"
 
 namespace moeflux {
 namespace {
@@ -120,15 +120,15 @@ TEST_F(CpuMemory, OperationsAreDoneWhenTheyReturn) {
   backend->wait_for_all();
 }
 
-// Only products with rounded activations want panels, and only of affine weights.
-TEST(CpuLayout, PanelsWhereActivationsAreRounded) {
+// Only products with rounded activations want tiles, and only of affine weights.
+TEST(CpuLayout, TilesWhereActivationsAreRounded) {
   for (const Precision precision : {Precision::Exact, Precision::Fine, Precision::Fast}) {
     const auto backend = make_backend({.n_threads = 1, .precision = precision});
     for (const WeightFormat& format : test::all_formats()) {
-      const bool panels = precision != Precision::Exact && format.kind == WeightKind::Affine;
+      const bool tiles = precision != Precision::Exact && format.kind == WeightKind::Affine;
       const WeightFormat product = backend->layout_for(format, WeightUse::Product);
-      EXPECT_EQ(product.in_panels, panels) << describe(format);
-      EXPECT_EQ(product, arranged(format, panels)) << describe(format);
+      EXPECT_EQ(product.is_interleaved, tiles) << describe(format);
+      EXPECT_EQ(product, arranged(format, tiles)) << describe(format);
       EXPECT_EQ(backend->layout_for(format, WeightUse::Rows), format) << describe(format);
       // It does not matter how it lies now.
       EXPECT_EQ(backend->layout_for(product, WeightUse::Rows), format) << describe(format);

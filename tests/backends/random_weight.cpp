@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "quant/panels.h"
+#include "quant/interleave.h"
 
 namespace moeflux::test {
 namespace {
@@ -56,7 +56,7 @@ RandomWeight::RandomWeight(Random& random, const WeightFormat& format, std::int6
   values_.reserve(static_cast<std::size_t>(rows * cols));
   if (format.kind == WeightKind::Affine) {
     fill_affine(random);
-    fill_panels();
+    interleave();
   } else if (format.kind == WeightKind::Fp8Block) {
     fill_fp8(random);
   } else {
@@ -115,16 +115,16 @@ void RandomWeight::fill_fp8(Random& random) {
   }
 }
 
-void RandomWeight::fill_panels() {
-  in_panels_ = in_rows_;
-  std::vector<std::byte> scratch(panel_scratch_bytes(format_, cols_));
-  const WeightView planes = view_of(in_panels_, false);
-  for (std::int64_t i = 0; i < n_panels(rows_); ++i) arrange_panel(planes, i, scratch);
+void RandomWeight::interleave() {
+  interleaved_ = in_rows_;
+  std::vector<std::byte> scratch(tile_scratch_bytes(format_, cols_));
+  const WeightView planes = view_of(interleaved_, false);
+  for (std::int64_t i = 0; i < n_tiles(rows_); ++i) arrange_tile(planes, i, scratch);
 }
 
-WeightView RandomWeight::view_of(const Planes& planes, bool in_panels) const {
+WeightView RandomWeight::view_of(const Planes& planes, bool is_interleaved) const {
   const bool scaled = planes.scales.size() > 1, biased = planes.biases.size() > 1;
-  return {.format = arranged(format_, in_panels),
+  return {.format = arranged(format_, is_interleaved),
           .rows = rows_,
           .cols = cols_,
           .data = planes.data.data() + 1,
@@ -136,8 +136,8 @@ WeightView RandomWeight::view_of(const Planes& planes, bool in_panels) const {
 WeightView RandomWeight::view() const {
   return view_of(in_rows_, false);
 }
-WeightView RandomWeight::panels() const {
-  return format_.kind == WeightKind::Affine ? view_of(in_panels_, true) : view();
+WeightView RandomWeight::interleaved() const {
+  return format_.kind == WeightKind::Affine ? view_of(interleaved_, true) : view();
 }
 
 std::vector<WeightFormat> all_formats() {

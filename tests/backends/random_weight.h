@@ -1,6 +1,6 @@
 // A matrix of random weights in any stored format, together with its values worked out bit by bit
-// from the definition of the format; an affine one both in rows and in panels. Planes lie at odd
-// addresses.
+// from the definition of the format; an affine one both in rows and in interleaved tiles. Planes
+// lie at odd addresses.
 #pragma once
 
 #include <string>
@@ -15,8 +15,8 @@ class RandomWeight {
  public:
   RandomWeight(Random& random, const WeightFormat& format, std::int64_t rows, std::int64_t cols);
 
-  WeightView view() const;    // in rows
-  WeightView panels() const;  // the same matrix in panels, if it is affine
+  WeightView view() const;         // in rows
+  WeightView interleaved() const;  // the same matrix in interleaved tiles, if it is affine
   std::int64_t rows() const { return rows_; }
   std::int64_t cols() const { return cols_; }
   double at(std::int64_t row, std::int64_t col) const { return values_[row * cols_ + col]; }
@@ -26,18 +26,18 @@ class RandomWeight {
   void fill_affine(Random& random);
   void fill_fp8(Random& random);
 
-  void fill_panels();
+  void interleave();
 
   static std::vector<std::byte> padding() { return std::vector<std::byte>(1); }
   struct Planes {
     std::vector<std::byte> data = padding(), scales = padding(),
                            biases = padding();  // the first byte is padding
   };
-  WeightView view_of(const Planes& planes, bool in_panels) const;
+  WeightView view_of(const Planes& planes, bool is_interleaved) const;
 
   WeightFormat format_;
   std::int64_t rows_, cols_, block_row0_ = 0;
-  Planes in_rows_, in_panels_;
+  Planes in_rows_, interleaved_;
   std::vector<double> values_;
 };
 

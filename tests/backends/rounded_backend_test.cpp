@@ -25,7 +25,7 @@ std::unique_ptr<Backend> backend_of(const std::string& isa, int n_threads, Preci
 
 // As a backend of this precision takes it.
 Weight operand_for(Precision precision, const RandomWeight& weight) {
-  return operand(precision == Precision::Exact ? weight.view() : weight.panels());
+  return operand(precision == Precision::Exact ? weight.view() : weight.interleaved());
 }
 
 // Root of the mean square of the difference, relative to that of `want`.
@@ -93,9 +93,9 @@ TEST(RoundedBackend, RowsDoNotDependOnEachOther) {
         const auto backend = backend_of(isa, n_threads, precision);
         std::vector<float> all(static_cast<std::size_t>(n * d)),
             hidden(static_cast<std::size_t>(n * d_ff));
-        const FfnOp whole{.gate = operand(gate.panels()),
-                          .up = operand(up.panels()),
-                          .down = operand(down.panels()),
+        const FfnOp whole{.gate = operand(gate.interleaved()),
+                          .up = operand(up.interleaved()),
+                          .down = operand(down.interleaved()),
                           .x = operand(x, n),
                           .hidden = operand(hidden, n),
                           .y = operand(all, n)};

@@ -8,7 +8,7 @@
 
 #include "convert/convert_plan.h"
 #include "families/family.h"
-#include "quant/panels.h"
+#include "quant/interleave.h"
 #include "source/model_source.h"
 #include "support/loaded_model.h"
 #include "support/random.h"
@@ -22,13 +22,13 @@ inline std::vector<std::byte> read_extent(const ModelSource& source, const Exten
   return bytes;
 }
 
-// A plane of a matrix; one in panels as it would be in rows.
+// A plane of a matrix; one in interleaved tiles as it would be in rows.
 inline std::vector<std::byte> read_plane(const ModelSource& source, const StoredMatrix& matrix,
                                          const Extent& extent, std::size_t element_bytes) {
   std::vector<std::byte> bytes = read_extent(source, extent);
-  if (!matrix.format.in_panels) return bytes;
+  if (!matrix.format.is_interleaved) return bytes;
   const auto row_elements = static_cast<std::int64_t>(bytes.size() / element_bytes) / matrix.rows;
-  arrange_plane(bytes.data(), matrix.rows, row_elements, element_bytes, /*to_panels=*/false);
+  arrange_plane(bytes.data(), matrix.rows, row_elements, element_bytes, /*to_tiles=*/false);
   return bytes;
 }
 

@@ -185,8 +185,8 @@ TEST(ExpertStore, ModelsWithoutExperts) {
 TEST(ExpertStore, PreparedExpertsLieAsTheBackendWants) {
   const auto source = open_source(fixture_path("mlx-dsv3-embedq"));
   const auto banks = describe_model(*source).index.experts;
-  test::FakeBackend backend({.in_panels = true});
-  const ExpertStore in_rows(source, banks), in_panels(source, banks, &backend);
+  test::FakeBackend backend({.is_interleaved = true});
+  const ExpertStore in_rows(source, banks), is_interleaved(source, banks, &backend);
   const auto a = backend.allocate(in_rows.slot_bytes(), MemoryKind::Device, Backing::Huge);
   const auto b = backend.allocate(in_rows.slot_bytes(), MemoryKind::Device, Backing::Huge);
   const ExpertKey key{1, 5};
@@ -197,14 +197,14 @@ TEST(ExpertStore, PreparedExpertsLieAsTheBackendWants) {
     }
   }
   in_rows.prepare(key, a->host());
-  in_panels.prepare(key, b->host());
-  const ExpertView rows = in_rows.view(key, *a, 0), panels = in_panels.view(key, *b, 0);
-  EXPECT_FALSE(rows.up.format.in_panels);
-  EXPECT_TRUE(panels.up.format.in_panels);
+  is_interleaved.prepare(key, b->host());
+  const ExpertView rows = in_rows.view(key, *a, 0), tiles = is_interleaved.view(key, *b, 0);
+  EXPECT_FALSE(rows.up.format.is_interleaved);
+  EXPECT_TRUE(tiles.up.format.is_interleaved);
   std::vector<float> want(static_cast<std::size_t>(rows.up.cols)), got(want.size());
   for (std::int64_t row = 0; row < rows.up.rows; ++row) {
     decode_row(on_host(rows.up), row, want.data());
-    decode_row(on_host(panels.up), row, got.data());
+    decode_row(on_host(tiles.up), row, got.data());
     ASSERT_EQ(want, got) << row;
   }
 }

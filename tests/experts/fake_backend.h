@@ -20,7 +20,7 @@
 
 #include "backends/backend.h"
 #include "base/aligned_buffer.h"
-#include "quant/panels.h"
+#include "quant/interleave.h"
 #include "support/random.h"
 
 namespace moeflux::test {
@@ -40,9 +40,9 @@ inline WeightView on_host(const Weight& w) {
 }
 
 struct FakeBackendOptions {
-  bool reachable = true;    // device memory, by the host
-  bool has_device = false;  // drives_experts()
-  bool in_panels = false;   // how affine weights are to lie
+  bool reachable = true;        // device memory, by the host
+  bool has_device = false;      // drives_experts()
+  bool is_interleaved = false;  // how affine weights are to lie
   std::uint64_t seed = 1;
 };
 
@@ -74,7 +74,7 @@ class FakeBackend final : public Backend {
     ::madvise(bytes.buffer->address() + bytes.offset, bytes.size, MADV_DONTNEED);
   }
   WeightFormat layout_for(const WeightFormat& format, WeightUse) const override {
-    return arranged(format, options_.in_panels);
+    return arranged(format, options_.is_interleaved);
   }
   std::uint64_t scratch_bytes() const override { return 0; }
 

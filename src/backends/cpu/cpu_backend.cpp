@@ -12,7 +12,7 @@
 #include "base/aligned_buffer.h"
 #include "base/portable_math.h"
 #include "quant/codec.h"
-#include "quant/panels.h"
+#include "quant/interleave.h"
 
 namespace moeflux::cpu {
 namespace {
@@ -137,7 +137,7 @@ void CpuBackend::clear(const Bytes& bytes) {
 void CpuBackend::embed(const EmbedOp& op) {
   const WeightView table = resolved(op.table);
   // A table that is also the head lies as products want it.
-  const auto decode = table.format.in_panels ? decode_row : kernels_.decode_row;
+  const auto decode = table.format.is_interleaved ? decode_row : kernels_.decode_row;
   pool_.parallel_for(op.out.rows, 8, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t i = begin; i < end; ++i)
       decode(table, ints(op.tokens)[i], floats(op.out) + i * op.out.stride);

@@ -81,7 +81,7 @@ class CpuBackend final : public Backend {
 
   // Whether activations are rounded for products with a weight.
   bool rounds(const WeightView& weight) const {
-    return product_digits_ > 0 && has_q8(weight.format);
+    return product_digits_ > 0 && has_rounded(weight.format);
   }
   bool rounds(const HostFfn& op) const {  // gate and up take the same rounded rows
     return rounds(op.gate) && op.up.format == op.gate.format && rounds(op.down);

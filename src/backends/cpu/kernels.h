@@ -8,7 +8,7 @@
 #include <span>
 #include <string_view>
 
-#include "backends/cpu/q8.h"
+#include "backends/cpu/rounded.h"
 #include "quant/weight_format.h"
 
 namespace moeflux::cpu {
@@ -34,7 +34,7 @@ struct KernelTable {
   void (*conv_row)(const ConvRow& op) noexcept;
   const AttentionKernels* attention;
   // The fast path. It too computes the same bits everywhere, but not those of the functions above.
-  const Q8Kernels* q8;
+  const RoundedKernels* rounded;
 };
 
 // The tables this processor can run, from the plainest to the best.

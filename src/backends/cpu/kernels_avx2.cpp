@@ -73,7 +73,7 @@ const KernelTable& avx2_kernels() {
                                   .silu_row = silu_row<Floats8>,
                                   .conv_row = conv_row<Floats8>,
                                   .attention = &attention_kernels<Floats8>(),
-                                  .q8 = &q8_avx2()};
+                                  .rounded = &rounded_avx2()};
   return kTable;
 }
 

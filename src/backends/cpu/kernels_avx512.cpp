@@ -76,7 +76,7 @@ const KernelTable& avx512_kernels() {
                                   .silu_row = silu_row<Floats16>,
                                   .conv_row = conv_row<Floats16>,
                                   .attention = &attention_kernels<Floats16>(),
-                                  .q8 = &q8_avx512()};
+                                  .rounded = &rounded_avx512()};
   return kTable;
 }
 

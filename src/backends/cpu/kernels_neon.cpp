@@ -58,7 +58,7 @@ void axpy(float scale, const float* x, float* y, std::int64_t n) noexcept {
   for (; i < n; ++i) y[i] += scale * x[i];
 }
 
-KernelTable table(const char* name, const Q8Kernels& q8) noexcept {
+KernelTable table(const char* name, const RoundedKernels& rounded) noexcept {
   return {.name = name,
           .decode_row = decode_row_neon,
           .dot = dot,
@@ -70,18 +70,18 @@ KernelTable table(const char* name, const Q8Kernels& q8) noexcept {
           .silu_row = silu_row<Floats4>,
           .conv_row = conv_row<Floats4>,
           .attention = &attention_kernels<Floats4>(),
-          .q8 = &q8};
+          .rounded = &rounded};
 }
 
 }  // namespace
 
 const KernelTable& neon_kernels() {
-  static const KernelTable kTable = table("neon", q8_neon());
+  static const KernelTable kTable = table("neon", rounded_neon());
   return kTable;
 }
 
 const KernelTable& neon_dotprod_kernels() {
-  static const KernelTable kTable = table("neon_dotprod", q8_neon_dotprod());
+  static const KernelTable kTable = table("neon_dotprod", rounded_neon_dotprod());
   return kTable;
 }
 

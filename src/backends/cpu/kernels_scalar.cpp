@@ -55,7 +55,7 @@ const KernelTable& scalar_kernels() {
                                   .silu_row = silu_row<Floats4>,
                                   .conv_row = conv_row<Floats4>,
                                   .attention = &attention_kernels<Floats4>(),
-                                  .q8 = &q8_scalar()};
+                                  .rounded = &rounded_scalar()};
   return kTable;
 }
 

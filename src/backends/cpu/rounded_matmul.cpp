@@ -1,4 +1,4 @@
-// Products of quantized weights with rounded activations (q8.h).
+// Products of quantized weights with rounded activations (rounded.h).
 #include <algorithm>
 #include <array>
 
@@ -24,7 +24,7 @@ std::int64_t rows_per_task(const WeightView& w, std::int64_t n, std::int64_t n_r
   const std::int64_t by_work = kCodesPerTask / std::max<std::int64_t>(1, w.cols * n);
   const std::int64_t by_share = n_rows / (kTasksPerThread * n_threads);
   const std::int64_t rows = std::clamp<std::int64_t>(std::max(by_work, by_share), 1, w.rows);
-  return (rows + kPanelRows - 1) / kPanelRows * kPanelRows;
+  return (rows + kTileRows - 1) / kTileRows * kTileRows;
 }
 
 }  // namespace
@@ -34,7 +34,7 @@ namespace {
 // One of several products: its rounded rows, and its part of all tasks.
 struct Product {
   const HostMatmul* op;
-  Q8Layout layout;
+  RoundedLayout layout;
   std::int64_t grain, first_task;
   bool rounds = true;           // or it takes the rows another one has rounded
   std::int64_t rounded_at = 0;  // in bytes
@@ -58,7 +58,7 @@ void CpuBackend::rounded_matmuls(std::span<const HostMatmul> ops) {
     const WeightView& w = ops[i].weight;
     Product& p = products[i];
     p = {.op = &ops[i],
-         .layout = Q8Layout(w.format, w.cols, product_digits_),
+         .layout = RoundedLayout(w.format, w.cols, product_digits_),
          .grain = rows_per_task(w, ops[i].n, n_codes / w.cols, pool_.size()),
          .first_task = n_tasks};
     n_tasks += p.n_tasks();
@@ -73,8 +73,8 @@ void CpuBackend::rounded_matmuls(std::span<const HostMatmul> ops) {
     if (!p.rounds) continue;
     const auto round = [&](std::int64_t begin, std::int64_t end, int) {
       for (std::int64_t row = begin; row < end; ++row) {
-        kernels_.q8->quantize(p.layout, p.op->x + row * p.op->x_stride,
-                              rounded + p.rounded_at + row * p.layout.row_bytes);
+        kernels_.rounded->quantize(p.layout, p.op->x + row * p.op->x_stride,
+                                   rounded + p.rounded_at + row * p.layout.row_bytes);
       }
     };
     pool_.parallel_for(p.op->n, rounded_per_task(p.op->weight.cols), round);
@@ -84,16 +84,16 @@ void CpuBackend::rounded_matmuls(std::span<const HostMatmul> ops) {
     while (p->first_task > task) --p;
     const WeightView& w = p->op->weight;
     const std::int64_t begin = (task - p->first_task) * p->grain;
-    kernels_.q8->matmul({.weight = &w,
-                         .layout = &p->layout,
-                         .row = begin,
-                         .n_rows = std::min(p->grain, w.rows - begin),
-                         .x = rounded + p->rounded_at,
-                         .n = p->op->n,
-                         .y = p->op->y + begin,
-                         .y_stride = p->op->y_stride,
-                         .rows_out = nullptr,
-                         .scratch = scratch(worker, q8_scratch_floats(p->layout))});
+    kernels_.rounded->matmul({.weight = &w,
+                              .layout = &p->layout,
+                              .row = begin,
+                              .n_rows = std::min(p->grain, w.rows - begin),
+                              .x = rounded + p->rounded_at,
+                              .n = p->op->n,
+                              .y = p->op->y + begin,
+                              .y_stride = p->op->y_stride,
+                              .rows_out = nullptr,
+                              .scratch = scratch(worker, rounded_scratch_floats(p->layout))});
   });
 }
 
@@ -107,7 +107,7 @@ class RoundedRows {
       : layout_(format, cols, digits), ops_(ops) {
     for (const HostFfn& op : ops) n_ += op.n;
   }
-  const Q8Layout& layout() const { return layout_; }
+  const RoundedLayout& layout() const { return layout_; }
   std::int64_t size() const { return n_; }
   std::int64_t bytes() const { return n_ * layout_.row_bytes; }
   // Where the rows of an operation begin.
@@ -128,7 +128,7 @@ class RoundedRows {
   }
 
  private:
-  Q8Layout layout_;
+  RoundedLayout layout_;
   std::span<const HostFfn> ops_;
   std::int64_t n_ = 0;
 };
@@ -150,7 +150,7 @@ void CpuBackend::rounded_ffns(std::span<const HostFfn> ops) {
 
   const auto round_inputs = [&](std::int64_t begin, std::int64_t end, int) {
     wide.for_each(begin, end, [&](const HostFfn& op, std::int64_t row, std::int64_t place) {
-      kernels_.q8->quantize(wide.layout(), op.input(row), inputs + place);
+      kernels_.rounded->quantize(wide.layout(), op.input(row), inputs + place);
     });
   };
   pool_.parallel_for(one_row ? 1 : wide.size(), rounded_per_task(d_model), round_inputs);
@@ -165,8 +165,8 @@ void CpuBackend::rounded_ffns(std::span<const HostFfn> ops) {
                        const HostFfn& op = ops[index];
                        const std::int64_t begin = task % hidden_tasks * hidden_grain;
                        const std::int64_t count = std::min(hidden_grain, d_ff - begin);
-                       const Q8Layout& layout = wide.layout();
-                       const std::int64_t kernel_floats = q8_scratch_floats(layout);
+                       const RoundedLayout& layout = wide.layout();
+                       const std::int64_t kernel_floats = rounded_scratch_floats(layout);
                        const std::int64_t most = std::min(op.n, kFfnRowsAtOnce);
                        float* memory = scratch(worker, kernel_floats + most * count);
                        float* up = memory + kernel_floats;  // [most, count]
@@ -174,21 +174,21 @@ void CpuBackend::rounded_ffns(std::span<const HostFfn> ops) {
                        for (std::int64_t first = 0; first < op.n; first += most) {
                          const std::int64_t n = std::min(most, op.n - first);
                          float* gated = op.hidden + first * d_ff + begin;
-                         Q8Matmul gate_or_up{.weight = &op.gate,
-                                             .layout = &layout,
-                                             .row = begin,
-                                             .n_rows = count,
-                                             .x = x + first * layout.row_bytes,
-                                             .n = n,
-                                             .y = gated,
-                                             .y_stride = d_ff,
-                                             .rows_out = nullptr,
-                                             .scratch = memory};
-                         kernels_.q8->matmul(gate_or_up);
+                         RoundedMatmul gate_or_up{.weight = &op.gate,
+                                                  .layout = &layout,
+                                                  .row = begin,
+                                                  .n_rows = count,
+                                                  .x = x + first * layout.row_bytes,
+                                                  .n = n,
+                                                  .y = gated,
+                                                  .y_stride = d_ff,
+                                                  .rows_out = nullptr,
+                                                  .scratch = memory};
+                         kernels_.rounded->matmul(gate_or_up);
                          gate_or_up.weight = &op.up;
                          gate_or_up.y = up;
                          gate_or_up.y_stride = count;
-                         kernels_.q8->matmul(gate_or_up);
+                         kernels_.rounded->matmul(gate_or_up);
                          for (std::int64_t i = 0; i < n; ++i)
                            activate(op, begin, count, gated + i * d_ff, up + i * count);
                        }
@@ -197,7 +197,7 @@ void CpuBackend::rounded_ffns(std::span<const HostFfn> ops) {
   pool_.parallel_for(
       narrow.size(), rounded_per_task(d_ff), [&](std::int64_t begin, std::int64_t end, int) {
         narrow.for_each(begin, end, [&](const HostFfn& op, std::int64_t row, std::int64_t place) {
-          kernels_.q8->quantize(narrow.layout(), op.hidden + row * d_ff, hidden + place);
+          kernels_.rounded->quantize(narrow.layout(), op.hidden + row * d_ff, hidden + place);
         });
       });
 
@@ -209,17 +209,17 @@ void CpuBackend::rounded_ffns(std::span<const HostFfn> ops) {
         const auto index = static_cast<std::size_t>(task / out_tasks);
         const HostFfn& op = ops[index];
         const std::int64_t begin = task % out_tasks * out_grain;
-        const Q8Layout& layout = narrow.layout();
-        kernels_.q8->matmul({.weight = &op.down,
-                             .layout = &layout,
-                             .row = begin,
-                             .n_rows = std::min(out_grain, d_model - begin),
-                             .x = hidden + narrow.begin(index),
-                             .n = op.n,
-                             .y = op.y + begin,
-                             .y_stride = d_model,
-                             .rows_out = op.rows_out.empty() ? nullptr : op.rows_out.data(),
-                             .scratch = scratch(worker, q8_scratch_floats(layout))});
+        const RoundedLayout& layout = narrow.layout();
+        kernels_.rounded->matmul({.weight = &op.down,
+                                  .layout = &layout,
+                                  .row = begin,
+                                  .n_rows = std::min(out_grain, d_model - begin),
+                                  .x = hidden + narrow.begin(index),
+                                  .n = op.n,
+                                  .y = op.y + begin,
+                                  .y_stride = d_model,
+                                  .rows_out = op.rows_out.empty() ? nullptr : op.rows_out.data(),
+                                  .scratch = scratch(worker, rounded_scratch_floats(layout))});
       });
 }
 

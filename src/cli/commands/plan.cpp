@@ -22,7 +22,7 @@
 #include "engine/measure/forecast.h"
 #include "engine/measure/measure_speed.h"
 #include "io/make_reader.h"
-#include "quant/panels.h"
+#include "quant/interleave.h"
 
 namespace moeflux::cli {
 namespace {

@@ -7,7 +7,7 @@
 #include "convert/container_writer.h"
 #include "convert/synth/synth_files.h"
 #include "families/family.h"
-#include "quant/panels.h"
+#include "quant/interleave.h"
 
 namespace moeflux {
 namespace {
@@ -29,7 +29,7 @@ ContainerSpec::Tensor tensor_of(const SynthPlane& plane) {
 
 // All experts are affine.
 ContainerSpec::Tensor expert_tensor(const SynthPlane& plane) {
-  return {plane.name, plane.dtype, plane.shape, /*in_panels=*/true};
+  return {plane.name, plane.dtype, plane.shape, /*is_interleaved=*/true};
 }
 
 class ContainerSynthesis {
@@ -139,7 +139,7 @@ class ContainerSynthesis {
             banks_[b][p].fill(static_cast<int>(expert),
                               std::span(record).subspan(to.offset, to.bytes));
             arrange_plane(record.data() + to.offset, to.shape[0], to.shape[1], dtype_size(to.dtype),
-                          /*to_panels=*/true);
+                          /*to_tiles=*/true);
           }
           writer.write_record(b, expert, record);
           meter.add(record.size());

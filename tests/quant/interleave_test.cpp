@@ -1,4 +1,4 @@
-#include "quant/panels.h"
+#include "quant/interleave.h"
 
 #include <cstring>
 #include <random>
@@ -39,9 +39,9 @@ class Matrix {
             .biases = scales + plane_bytes_ + 1};
   }
   void arrange() {
-    std::vector<std::byte> scratch(panel_scratch_bytes(format_, cols_));
-    for (std::int64_t i = 0; i < n_panels(rows_); ++i) arrange_panel(view(), i, scratch);
-    format_ = arranged(format_, !format_.in_panels);
+    std::vector<std::byte> scratch(tile_scratch_bytes(format_, cols_));
+    for (std::int64_t i = 0; i < n_tiles(rows_); ++i) arrange_tile(view(), i, scratch);
+    format_ = arranged(format_, !format_.is_interleaved);
   }
   const std::vector<std::byte>& bytes() const { return bytes_; }
 
@@ -66,52 +66,52 @@ void for_each_matrix(const Visit& visit) {
   }
 }
 
-TEST(Panels, OnlyAffineMatricesHaveThem) {
+TEST(Interleave, OnlyAffineMatricesHaveThem) {
   for (const WeightKind kind :
        {WeightKind::F32, WeightKind::F16, WeightKind::BF16, WeightKind::Fp8Block}) {
-    EXPECT_FALSE(arranged({.kind = kind}, true).in_panels);
+    EXPECT_FALSE(arranged({.kind = kind}, true).is_interleaved);
   }
   const WeightFormat affine{WeightKind::Affine, 4, 64, 0, DType::BF16};
-  EXPECT_TRUE(arranged(affine, true).in_panels);
+  EXPECT_TRUE(arranged(affine, true).is_interleaved);
   EXPECT_EQ(arranged(arranged(affine, true), false), affine);
 }
 
-TEST(Panels, TheLastOneMayBeShort) {
-  EXPECT_EQ(n_panels(1), 1);
-  EXPECT_EQ(n_panels(16), 1);
-  EXPECT_EQ(n_panels(17), 2);
-  EXPECT_EQ(n_panels(32), 2);
+TEST(Interleave, TheLastOneMayBeShort) {
+  EXPECT_EQ(n_tiles(1), 1);
+  EXPECT_EQ(n_tiles(16), 1);
+  EXPECT_EQ(n_tiles(17), 2);
+  EXPECT_EQ(n_tiles(32), 2);
 }
 
-TEST(Panels, FromRowsAndBackChangesNothing) {
+TEST(Interleave, FromRowsAndBackChangesNothing) {
   for_each_matrix([](Matrix matrix) {
     const std::vector<std::byte> before = matrix.bytes();
     const std::int64_t rows = matrix.view().rows;
     matrix.arrange();
-    EXPECT_EQ(matrix.view().format.in_panels, true);
-    EXPECT_EQ(matrix.bytes() == before, rows == 1);  // a panel of one row is that row
+    EXPECT_EQ(matrix.view().format.is_interleaved, true);
+    EXPECT_EQ(matrix.bytes() == before, rows == 1);  // a tile of one row is that row
     matrix.arrange();
-    EXPECT_EQ(matrix.view().format.in_panels, false);
+    EXPECT_EQ(matrix.view().format.is_interleaved, false);
     EXPECT_TRUE(matrix.bytes() == before);
   });
 }
 
-TEST(Panels, RowsDecodeToTheSameNumbers) {
+TEST(Interleave, RowsDecodeToTheSameNumbers) {
   for_each_matrix([](const Matrix& in_rows) {
-    Matrix in_panels = in_rows;
-    in_panels.arrange();
-    const WeightView rows = in_rows.view(), panels = in_panels.view();
+    Matrix is_interleaved = in_rows;
+    is_interleaved.arrange();
+    const WeightView rows = in_rows.view(), tiles = is_interleaved.view();
     std::vector<float> want(static_cast<std::size_t>(rows.cols)), got(want.size());
     for (std::int64_t r = 0; r < rows.rows; ++r) {
       decode_row(rows, r, want.data());
-      decode_row(panels, r, got.data());
+      decode_row(tiles, r, got.data());
       EXPECT_EQ(std::memcmp(want.data(), got.data(), want.size() * sizeof(float)), 0) << r;
     }
   });
 }
 
 // 18 rows of 32 codes of 4 bits in one group: 4 dwords, a scale and a bias each.
-TEST(Panels, TheOrderIsAsDefined) {
+TEST(Interleave, TheOrderIsAsDefined) {
   constexpr std::int64_t kRows = 18, kDwords = 4;
   std::vector<std::uint32_t> data;
   std::vector<std::uint16_t> scales, biases;
@@ -127,10 +127,10 @@ TEST(Panels, TheOrderIsAsDefined) {
                           .scales = std::as_bytes(std::span(scales)).data(),
                           .biases = std::as_bytes(std::span(biases)).data()};
   const std::vector<std::uint16_t> one_group = scales;
-  std::vector<std::byte> scratch(panel_scratch_bytes(matrix.format, matrix.cols));
-  arrange_panel(matrix, 1, scratch);
-  EXPECT_EQ(data[16 * kDwords - 1], 15003u);  // the other panel is as it was
-  arrange_panel(matrix, 0, scratch);
+  std::vector<std::byte> scratch(tile_scratch_bytes(matrix.format, matrix.cols));
+  arrange_tile(matrix, 1, scratch);
+  EXPECT_EQ(data[16 * kDwords - 1], 15003u);  // the other tile is as it was
+  arrange_tile(matrix, 0, scratch);
   for (std::uint32_t c = 0; c < kDwords; ++c) {
     for (std::uint32_t r = 0; r < 16; ++r) EXPECT_EQ(data[c * 16 + r], 1000 * r + c);
     for (std::uint32_t r = 0; r < 2; ++r) {
@@ -141,7 +141,7 @@ TEST(Panels, TheOrderIsAsDefined) {
 }
 
 // 3 rows of two groups.
-TEST(Panels, ScalesAreTurnedLikeCodes) {
+TEST(Interleave, ScalesAreTurnedLikeCodes) {
   std::vector<std::uint32_t> data(3 * 8);
   std::vector<float> scales{0, 1, 10, 11, 20, 21}, biases{5, 6, 15, 16, 25, 26};
   const WeightView matrix{.format = {WeightKind::Affine, 4, 32, 0, DType::F32},
@@ -150,8 +150,8 @@ TEST(Panels, ScalesAreTurnedLikeCodes) {
                           .data = std::as_bytes(std::span(data)).data(),
                           .scales = std::as_bytes(std::span(scales)).data(),
                           .biases = std::as_bytes(std::span(biases)).data()};
-  std::vector<std::byte> scratch(panel_scratch_bytes(matrix.format, matrix.cols));
-  arrange_panel(matrix, 0, scratch);
+  std::vector<std::byte> scratch(tile_scratch_bytes(matrix.format, matrix.cols));
+  arrange_tile(matrix, 0, scratch);
   EXPECT_EQ(scales, (std::vector<float>{0, 10, 20, 1, 11, 21}));
   EXPECT_EQ(biases, (std::vector<float>{5, 15, 25, 6, 16, 26}));
 }

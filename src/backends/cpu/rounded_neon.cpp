@@ -1,7 +1,7 @@
 // The fast path for every 64-bit Arm processor, and the rounding for all of them.
 #if defined(__aarch64__)
 
-#include "backends/cpu/q8_neon.h"
+#include "backends/cpu/rounded_neon.h"
 
 namespace moeflux::cpu {
 namespace {
@@ -18,7 +18,7 @@ int16x8_t to_codes(const float* x, float inverse, float32x4_t limit) noexcept {
   return vmovn_high_s32(vmovn_s32(vcvtnq_s32_f32(low)), vcvtnq_s32_f32(high));
 }
 
-// How the digits of 16 elements are dealt, see Q8Layout::place().
+// How the digits of 16 elements are dealt, see RoundedLayout::place().
 int8x16_t dealt(int8x16_t digits, int steps) noexcept {
   alignas(16) static constexpr std::uint8_t kOrders[2][16] = {
       {0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15},
@@ -28,7 +28,8 @@ int8x16_t dealt(int8x16_t digits, int steps) noexcept {
 
 // The digits of a group; gives the sum of its codes. Rounded so, a code has a high digit of
 // (code + 128) >> 8, and its low byte is the low one.
-int place_group(const Q8Layout& layout, const float* x, float inverse, std::byte* out) noexcept {
+int place_group(const RoundedLayout& layout, const float* x, float inverse,
+                std::byte* out) noexcept {
   const float32x4_t limit = vdupq_n_f32(layout.largest_code());
   int32x4_t sum = vdupq_n_s32(0);
   for (int k = 0; k < layout.group; k += 16) {
@@ -84,7 +85,7 @@ struct NeonDot {
 
 }  // namespace
 
-void q8_quantize_neon(const Q8Layout& layout, const float* x, std::byte* out) noexcept {
+void rounded_quantize_neon(const RoundedLayout& layout, const float* x, std::byte* out) noexcept {
   const auto padding = static_cast<std::size_t>(layout.padded - layout.cols);
   const float limit = layout.largest_code();
   for (int digit = 0; digit < layout.digits; ++digit) {
@@ -94,7 +95,7 @@ void q8_quantize_neon(const Q8Layout& layout, const float* x, std::byte* out) no
               static_cast<std::size_t>(layout.row_bytes - layout.scales_at));
   for (std::int64_t g = 0; g < layout.n_groups; ++g) {
     // A group that is not finite: codes of zero come from numbers of zero.
-    alignas(16) static constexpr float kZeros[Q8Layout::kMaxGroup] = {};
+    alignas(16) static constexpr float kZeros[RoundedLayout::kMaxGroup] = {};
     const float* values = x + g * layout.group;
     const float largest = largest_of(values, layout.group);
     const bool finite = largest < __builtin_inff();
@@ -107,9 +108,9 @@ void q8_quantize_neon(const Q8Layout& layout, const float* x, std::byte* out) no
   }
 }
 
-const Q8Kernels& q8_neon() {
-  static constexpr Q8Kernels kKernels{.quantize = q8_quantize_neon,
-                                      .matmul = matmul<Neon<NeonDot>>};
+const RoundedKernels& rounded_neon() {
+  static constexpr RoundedKernels kKernels{.quantize = rounded_quantize_neon,
+                                           .matmul = matmul<Neon<NeonDot>>};
   return kKernels;
 }
 

@@ -1,4 +1,4 @@
-#include "quant/panels.h"
+#include "quant/interleave.h"
 
 #include <algorithm>
 #include <cstring>
@@ -76,39 +76,39 @@ void turn(std::byte* plane, std::int64_t rows, std::int64_t cols, std::size_t si
 
 }  // namespace
 
-WeightFormat arranged(WeightFormat format, bool in_panels) {
-  format.in_panels = in_panels && format.kind == WeightKind::Affine;
+WeightFormat arranged(WeightFormat format, bool is_interleaved) {
+  format.is_interleaved = is_interleaved && format.kind == WeightKind::Affine;
   return format;
 }
 
 void arrange_plane(std::byte* plane, std::int64_t rows, std::int64_t row_elements,
-                   std::size_t element_bytes, bool to_panels) {
+                   std::size_t element_bytes, bool to_tiles) {
   const auto row_bytes = static_cast<std::size_t>(row_elements) * element_bytes;
-  std::vector<std::byte> scratch(static_cast<std::size_t>(kPanelRows) * row_bytes);
-  for (std::int64_t first = 0; first < rows; first += kPanelRows) {
-    const std::int64_t n = std::min(kPanelRows, rows - first);
+  std::vector<std::byte> scratch(static_cast<std::size_t>(kTileRows) * row_bytes);
+  for (std::int64_t first = 0; first < rows; first += kTileRows) {
+    const std::int64_t n = std::min(kTileRows, rows - first);
     std::byte* at = plane + static_cast<std::size_t>(first) * row_bytes;
-    to_panels ? turn(at, n, row_elements, element_bytes, scratch.data())
-              : turn(at, row_elements, n, element_bytes, scratch.data());
+    to_tiles ? turn(at, n, row_elements, element_bytes, scratch.data())
+             : turn(at, row_elements, n, element_bytes, scratch.data());
   }
 }
 
-std::size_t panel_scratch_bytes(const WeightFormat& format, std::int64_t cols) {
+std::size_t tile_scratch_bytes(const WeightFormat& format, std::int64_t cols) {
   const auto size = static_cast<std::int64_t>(dtype_size(format.scale_dtype));
   const std::int64_t plane = scales_per_row(format, cols) * size;
-  return static_cast<std::size_t>(kPanelRows * std::max(data_row_bytes(format, cols), plane));
+  return static_cast<std::size_t>(kTileRows * std::max(data_row_bytes(format, cols), plane));
 }
 
-void arrange_panel(const WeightView& matrix, std::int64_t index, std::span<std::byte> scratch) {
+void arrange_tile(const WeightView& matrix, std::int64_t index, std::span<std::byte> scratch) {
   const WeightFormat& format = matrix.format;
-  MOEFLUX_ASSERT(format.kind == WeightKind::Affine && index < n_panels(matrix.rows));
-  MOEFLUX_ASSERT(scratch.size() >= panel_scratch_bytes(format, matrix.cols));
-  const std::int64_t first = index * kPanelRows;
-  const std::int64_t rows = std::min(kPanelRows, matrix.rows - first);
+  MOEFLUX_ASSERT(format.kind == WeightKind::Affine && index < n_tiles(matrix.rows));
+  MOEFLUX_ASSERT(scratch.size() >= tile_scratch_bytes(format, matrix.cols));
+  const std::int64_t first = index * kTileRows;
+  const std::int64_t rows = std::min(kTileRows, matrix.rows - first);
   const auto turn_plane = [&](const std::byte* plane, std::int64_t elements, std::size_t size) {
     std::byte* at = writable(plane) + first * elements * static_cast<std::int64_t>(size);
-    format.in_panels ? turn(at, elements, rows, size, scratch.data())
-                     : turn(at, rows, elements, size, scratch.data());
+    format.is_interleaved ? turn(at, elements, rows, size, scratch.data())
+                          : turn(at, rows, elements, size, scratch.data());
   };
   turn_plane(matrix.data, data_row_bytes(format, matrix.cols) / 4, 4);
   const std::int64_t n_groups = scales_per_row(format, matrix.cols);

@@ -7,11 +7,11 @@
 
 #include <immintrin.h>
 
-#include "backends/cpu/q8.h"
+#include "backends/cpu/rounded.h"
 
 namespace moeflux::cpu {
 
-void q8_quantize_avx2(const Q8Layout& layout, const float* x, std::byte* out) noexcept;
+void rounded_quantize_avx2(const RoundedLayout& layout, const float* x, std::byte* out) noexcept;
 
 namespace {
 
@@ -54,7 +54,7 @@ __m256i to_bytes(const __m256i (&v)[4]) noexcept {
   return _mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
-// How 32 digits are dealt, see Q8Layout::place().
+// How 32 digits are dealt, see RoundedLayout::place().
 __m256i dealt(__m256i digits, int steps) noexcept {
   if (steps == 1) return digits;
   const __m128i order = steps == 2
@@ -74,7 +74,7 @@ std::int32_t sum_lanes(__m256i v) noexcept {
 }
 
 // The digits of a group; gives the sum of its codes.
-std::int32_t place_group(const Q8Layout& layout, const float* x, float inverse,
+std::int32_t place_group(const RoundedLayout& layout, const float* x, float inverse,
                          std::byte* out) noexcept {
   const float limit = layout.largest_code();
   __m256i sum = _mm256_setzero_si256();
@@ -100,7 +100,7 @@ std::int32_t place_group(const Q8Layout& layout, const float* x, float inverse,
 
 }  // namespace
 
-void q8_quantize_avx2(const Q8Layout& layout, const float* x, std::byte* out) noexcept {
+void rounded_quantize_avx2(const RoundedLayout& layout, const float* x, std::byte* out) noexcept {
   const auto group_bytes = static_cast<std::size_t>(layout.group);
   const auto padding = static_cast<std::size_t>(layout.padded - layout.cols);
   const float limit = layout.largest_code();

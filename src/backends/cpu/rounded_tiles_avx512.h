@@ -1,4 +1,4 @@
-// Products with panels (quant/panels.h) for AVX-512: the 16 rows are the lanes of a register. A
+// Products with tiles (quant/interleave.h) for AVX-512: the 16 rows are the lanes of a register. A
 // dword of activations, in all lanes, times a register of codes advances 16 products at once, and
 // the sums of a group need no shuffling.
 //
@@ -6,7 +6,7 @@
 // scratch once, since all of them take each.
 #pragma once
 
-#include "backends/cpu/q8_avx512.h"
+#include "backends/cpu/rounded_avx512.h"
 
 namespace moeflux::cpu {
 namespace {
@@ -22,12 +22,12 @@ __m512i total(__m512i high, __m512i low) noexcept {
   return Digits == 1 ? high : _mm512_add_epi32(_mm512_slli_epi32(high, 8), low);
 }
 
-// Where the products of a panel with some rows of activations go.
+// Where the products of a tile with some rows of activations go.
 struct Outputs {
   float* y[kTokens];
   __mmask16 lanes;
 
-  Outputs(const Q8Matmul& op, std::int64_t first, std::int64_t n, std::int64_t row,
+  Outputs(const RoundedMatmul& op, std::int64_t first, std::int64_t n, std::int64_t row,
           std::int64_t n_rows) noexcept
       : lanes(first_lanes(n_rows)) {
     for (std::int64_t i = 0; i < n; ++i) y[i] = row_of_y(op, first + i, row);
@@ -37,14 +37,14 @@ struct Outputs {
 // ---- few rows
 
 template <class Dot, int Bits, int Digits, int N>
-void few_tokens(const Q8Layout& layout, const Q8Panel& panel, DType scale_dtype, const std::byte* x,
-                const Outputs& out) noexcept {
+void few_tokens(const RoundedLayout& layout, const RoundedTile& tile, DType scale_dtype,
+                const std::byte* x, const Outputs& out) noexcept {
   using Unit = CodeUnit<Bits>;
   constexpr int kChains = N == 1 ? 2 : 1;  // sums that do not wait for each other
   __m512 acc[N];
 #pragma GCC unroll 4
   for (int i = 0; i < N; ++i) acc[i] = _mm512_setzero_ps();
-  const std::byte* from = panel.codes;
+  const std::byte* from = tile.codes;
   for (std::int64_t g = 0; g < layout.n_groups; ++g) {
     __m512i sums[kChains][Digits][N];
 #pragma GCC unroll 4
@@ -71,8 +71,8 @@ void few_tokens(const Q8Layout& layout, const Q8Panel& panel, DType scale_dtype,
         }
       }
     }
-    const __m512 scales = load_scales(scale_dtype, panel.scales, g);
-    const __m512 biases = load_scales(scale_dtype, panel.biases, g);
+    const __m512 scales = load_scales(scale_dtype, tile.scales, g);
+    const __m512 biases = load_scales(scale_dtype, tile.biases, g);
 #pragma GCC unroll 4
     for (int i = 0; i < N; ++i) {
       __m512i sum = total<Digits>(sums[0][0][i], sums[0][Digits - 1][i]);
@@ -88,36 +88,37 @@ void few_tokens(const Q8Layout& layout, const Q8Panel& panel, DType scale_dtype,
 }
 
 template <class Dot, int Bits, int Digits>
-void few_rows(const Q8Matmul& op) noexcept {
-  const Q8Layout& layout = *op.layout;
+void few_rows(const RoundedMatmul& op) noexcept {
+  const RoundedLayout& layout = *op.layout;
   const DType scale_dtype = op.weight->format.scale_dtype;
-  for (std::int64_t row = op.row; row < op.row + op.n_rows; row += kPanelRows) {
-    const Q8Panel panel = q8_panel(op, row);
+  for (std::int64_t row = op.row; row < op.row + op.n_rows; row += kTileRows) {
+    const RoundedTile tile = rounded_tile(op, row);
     for (std::int64_t i = 0, n = 0; i < op.n; i += n) {
       n = op.n - i >= 4 ? 4 : op.n - i >= 2 ? 2 : 1;
-      const Outputs out(op, i, n, row, panel.n_rows);
+      const Outputs out(op, i, n, row, tile.n_rows);
       const std::byte* x = op.x + i * layout.row_bytes;
       const auto multiply = n == 4   ? few_tokens<Dot, Bits, Digits, 4>
                             : n == 2 ? few_tokens<Dot, Bits, Digits, 2>
                                      : few_tokens<Dot, Bits, Digits, 1>;
-      multiply(layout, panel, scale_dtype, x, out);
+      multiply(layout, tile, scale_dtype, x, out);
     }
   }
 }
 
 // ---- many rows
 
-// The panel's codes as bytes, and its scales and biases as floats.
-struct OpenPanel {
-  OpenPanel(const Q8Matmul& op, const Q8Panel& panel) noexcept : memory(q8_scratch(op)) {
+// The tile's codes as bytes, and its scales and biases as floats.
+struct OpenTile {
+  OpenTile(const RoundedMatmul& op, const RoundedTile& tile) noexcept
+      : memory(rounded_scratch(op)) {
     const DType dtype = op.weight->format.scale_dtype;
     for (std::int64_t g = 0; g < op.layout->n_groups; ++g) {
-      _mm512_store_ps(memory.scales + g * kPanelRows, load_scales(dtype, panel.scales, g));
-      _mm512_store_ps(memory.biases + g * kPanelRows, load_scales(dtype, panel.biases, g));
+      _mm512_store_ps(memory.scales + g * kTileRows, load_scales(dtype, tile.scales, g));
+      _mm512_store_ps(memory.biases + g * kTileRows, load_scales(dtype, tile.biases, g));
     }
     with_bits(op.weight->format.bits, [&]<int Bits>() {
       using Unit = CodeUnit<Bits>;
-      const std::byte* from = panel.codes;
+      const std::byte* from = tile.codes;
       std::byte* to = memory.codes;
       for (std::int64_t c = 0; c < op.layout->cols; c += 4 * Unit::kRegisters) {
         __m512i codes[Unit::kRegisters];
@@ -132,26 +133,26 @@ struct OpenPanel {
     });
   }
   __m512 scales(std::int64_t g) const noexcept {
-    return _mm512_load_ps(memory.scales + g * kPanelRows);
+    return _mm512_load_ps(memory.scales + g * kTileRows);
   }
   __m512 biases(std::int64_t g) const noexcept {
-    return _mm512_load_ps(memory.biases + g * kPanelRows);
+    return _mm512_load_ps(memory.biases + g * kTileRows);
   }
   const std::byte* codes() const noexcept {
     return memory.codes;
   }
 
  private:
-  Q8Scratch memory;
+  RoundedScratch memory;
 };
 
 template <class Dot, bool Wide, int Digits, int N>
-void many_tokens(const Q8Layout& layout, const OpenPanel& panel, const std::byte* x,
+void many_tokens(const RoundedLayout& layout, const OpenTile& tile, const std::byte* x,
                  const Outputs& out) noexcept {
   __m512 acc[N];
 #pragma GCC unroll 8
   for (int i = 0; i < N; ++i) acc[i] = _mm512_setzero_ps();
-  const std::byte* from = panel.codes();
+  const std::byte* from = tile.codes();
   for (std::int64_t g = 0; g < layout.n_groups; ++g) {
     __m512i sums[Digits][N];
 #pragma GCC unroll 8
@@ -171,7 +172,7 @@ void many_tokens(const Q8Layout& layout, const OpenPanel& panel, const std::byte
         }
       }
     }
-    const __m512 scales = panel.scales(g), biases = panel.biases(g);
+    const __m512 scales = tile.scales(g), biases = tile.biases(g);
 #pragma GCC unroll 8
     for (int i = 0; i < N; ++i) {
       acc[i] = add_group(layout, acc[i], total<Digits>(sums[0][i], sums[Digits - 1][i]), scales,
@@ -182,47 +183,47 @@ void many_tokens(const Q8Layout& layout, const OpenPanel& panel, const std::byte
   for (int i = 0; i < N; ++i) _mm512_mask_storeu_ps(out.y[i], out.lanes, acc[i]);
 }
 
-// Products of an open panel with rows [begin, end) of the activations.
+// Products of an open tile with rows [begin, end) of the activations.
 template <class Dot, bool Wide, int Digits>
-struct PanelOf {
+struct TileOf {
   static constexpr decltype(&many_tokens<Dot, Wide, Digits, 1>) kBySize[kTokens] = {
       many_tokens<Dot, Wide, Digits, 1>, many_tokens<Dot, Wide, Digits, 2>,
       many_tokens<Dot, Wide, Digits, 3>, many_tokens<Dot, Wide, Digits, 4>,
       many_tokens<Dot, Wide, Digits, 5>, many_tokens<Dot, Wide, Digits, 6>,
       many_tokens<Dot, Wide, Digits, 7>, many_tokens<Dot, Wide, Digits, 8>};
 
-  static void multiply(const Q8Matmul& op, const OpenPanel& panel, std::int64_t row,
+  static void multiply(const RoundedMatmul& op, const OpenTile& tile, std::int64_t row,
                        std::int64_t n_rows, std::int64_t begin, std::int64_t end) noexcept {
     const std::int64_t n_blocks = (end - begin + kTokens - 1) / kTokens;  // of about equal size
     for (std::int64_t block = 0, i = begin, n = 0; block < n_blocks; ++block, i += n) {
       n = (end - i + n_blocks - block - 1) / (n_blocks - block);
-      kBySize[n - 1](*op.layout, panel, op.x + i * op.layout->row_bytes,
+      kBySize[n - 1](*op.layout, tile, op.x + i * op.layout->row_bytes,
                      Outputs(op, i, n, row, n_rows));
     }
   }
 };
 
-// Panel<Wide, Digits>::multiply is what multiplies an open panel; Wide: codes have 8 bits.
-template <template <bool, int> class Panel>
-void many_rows(const Q8Matmul& op) noexcept {
-  const Q8Layout& layout = *op.layout;
+// Tile<Wide, Digits>::multiply is what multiplies an open tile; Wide: codes have 8 bits.
+template <template <bool, int> class Tile>
+void many_rows(const RoundedMatmul& op) noexcept {
+  const RoundedLayout& layout = *op.layout;
   const std::int64_t fit = kCacheBytes / layout.row_bytes / 16 * 16;
   const std::int64_t step = fit > 16 ? fit : 16;
   const auto multiply =
       op.weight->format.bits == 8
-          ? (layout.digits == 1 ? Panel<true, 1>::multiply : Panel<true, 2>::multiply)
-          : (layout.digits == 1 ? Panel<false, 1>::multiply : Panel<false, 2>::multiply);
+          ? (layout.digits == 1 ? Tile<true, 1>::multiply : Tile<true, 2>::multiply)
+          : (layout.digits == 1 ? Tile<false, 1>::multiply : Tile<false, 2>::multiply);
   for (std::int64_t begin = 0; begin < op.n; begin += step) {
     const std::int64_t end = begin + step < op.n ? begin + step : op.n;
-    for (std::int64_t row = op.row; row < op.row + op.n_rows; row += kPanelRows) {
-      const Q8Panel panel = q8_panel(op, row);
-      multiply(op, OpenPanel(op, panel), row, panel.n_rows, begin, end);
+    for (std::int64_t row = op.row; row < op.row + op.n_rows; row += kTileRows) {
+      const RoundedTile tile = rounded_tile(op, row);
+      multiply(op, OpenTile(op, tile), row, tile.n_rows, begin, end);
     }
   }
 }
 
 template <class Dot>
-void few_rows(const Q8Matmul& op) noexcept {
+void few_rows(const RoundedMatmul& op) noexcept {
   with_bits(op.weight->format.bits, [&]<int Bits>() {
     op.layout->digits == 1 ? few_rows<Dot, Bits, 1>(op) : few_rows<Dot, Bits, 2>(op);
   });

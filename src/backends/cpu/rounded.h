@@ -14,16 +14,16 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "quant/panels.h"
+#include "quant/interleave.h"
 
 namespace moeflux::cpu {
 
 // How a row of rounded activations lies in memory, for weights of one format and width.
-struct Q8Layout {
+struct RoundedLayout {
   static constexpr int kMaxGroup = 128;
 
-  Q8Layout() = default;
-  Q8Layout(const WeightFormat& format, std::int64_t n_cols, int digits);
+  RoundedLayout() = default;
+  RoundedLayout(const WeightFormat& format, std::int64_t n_cols, int digits);
 
   int digits = 1;  // 8-bit digits of a code: 1 or 2
   int steps = 1;   // codes per byte of the weights: 4 or 2 for 2 or 4 bits, else 1
@@ -45,62 +45,62 @@ struct Q8Layout {
   }
   // The largest code: with it and its opposite, both digits fit.
   float largest_code() const { return digits == 2 ? 127.0f * 256.0f : 127.0f; }
-  friend bool operator==(const Q8Layout&, const Q8Layout&) = default;
+  friend bool operator==(const RoundedLayout&, const RoundedLayout&) = default;
 };
 
-bool has_q8(const WeightFormat& format);  // affine, in panels
+bool has_rounded(const WeightFormat& format);  // affine, in interleaved tiles
 
-struct Q8Matmul {
+struct RoundedMatmul {
   const WeightView* weight;
-  const Q8Layout* layout;
-  std::int64_t row;     // first row of the weight, which begins a panel
-  std::int64_t n_rows;  // whole panels, or up to the last row
+  const RoundedLayout* layout;
+  std::int64_t row;     // first row of the weight, which begins a tile
+  std::int64_t n_rows;  // whole tiles, or up to the last row
   const std::byte* x;   // n rows of layout->row_bytes, 64-byte aligned
   std::int64_t n;
   float* y;  // y[target(i) * y_stride + r] is the product with row `row + r`
   std::int64_t y_stride;
   const std::int32_t* rows_out;  // target(i); null: i
-  float* scratch;                // q8_scratch_floats() of them
+  float* scratch;                // rounded_scratch_floats() of them
 };
 
 // Of a call with any n_rows and n.
-std::int64_t q8_scratch_floats(const Q8Layout& layout);
+std::int64_t rounded_scratch_floats(const RoundedLayout& layout);
 
-// A panel of weights, as kernels want it: of 16 rows, those beyond the last of the weight being
+// A tile of weights, as kernels want it: of 16 rows, those beyond the last of the weight being
 // zero.
-struct Q8Panel {
+struct RoundedTile {
   const std::byte* codes;
   const std::byte* scales;
   const std::byte* biases;
   std::int64_t n_rows;  // that are there
 };
 // The one that begins at `row`; a short one is copied to the scratch of the call.
-Q8Panel q8_panel(const Q8Matmul& op, std::int64_t row) noexcept;
+RoundedTile rounded_tile(const RoundedMatmul& op, std::int64_t row) noexcept;
 
-// The parts of a call's scratch, each 64-byte aligned: for floats [group][row] of a panel's scales
+// The parts of a call's scratch, each 64-byte aligned: for floats [group][row] of a tile's scales
 // and biases, and for its codes as bytes, in the order of the activations: [dword][row][4].
-struct Q8Scratch {
+struct RoundedScratch {
   float* scales;
   float* biases;
   std::byte* codes;
 };
-Q8Scratch q8_scratch(const Q8Matmul& op) noexcept;
+RoundedScratch rounded_scratch(const RoundedMatmul& op) noexcept;
 
-struct Q8Kernels {
+struct RoundedKernels {
   // One row of layout.cols floats. A group with a value that is not finite gets a scale of NaN and
   // codes of zero: every product with it is NaN, as with floats.
-  void (*quantize)(const Q8Layout& layout, const float* x, std::byte* out) noexcept;
-  void (*matmul)(const Q8Matmul& op) noexcept;
+  void (*quantize)(const RoundedLayout& layout, const float* x, std::byte* out) noexcept;
+  void (*matmul)(const RoundedMatmul& op) noexcept;
 };
 
-const Q8Kernels& q8_scalar();
+const RoundedKernels& rounded_scalar();
 #if defined(__x86_64__)
-const Q8Kernels& q8_avx2();
-const Q8Kernels& q8_avx512();
-const Q8Kernels& q8_avx512vnni();
+const RoundedKernels& rounded_avx2();
+const RoundedKernels& rounded_avx512();
+const RoundedKernels& rounded_avx512vnni();
 #elif defined(__aarch64__)
-const Q8Kernels& q8_neon();
-const Q8Kernels& q8_neon_dotprod();
+const RoundedKernels& rounded_neon();
+const RoundedKernels& rounded_neon_dotprod();
 #endif
 
 }  // namespace moeflux::cpu

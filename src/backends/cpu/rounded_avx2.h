@@ -1,6 +1,6 @@
-// Panels (quant/panels.h) for AVX2: codes of 8 rows as bytes, scales and biases as floats. Included
-// only by the file of the fast path; everything here has internal linkage, and nothing is included
-// that could be instantiated here and linked into code for other processors.
+// Tiles (quant/interleave.h) for AVX2: codes of 8 rows as bytes, scales and biases as floats.
+// Included only by the file of the fast path; everything here has internal linkage, and nothing is
+// included that could be instantiated here and linked into code for other processors.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 #include <immintrin.h>
 
-#include "backends/cpu/q8_passes.h"
+#include "backends/cpu/rounded_passes.h"
 
 namespace moeflux::cpu {
 namespace {
@@ -30,14 +30,14 @@ __m256i in_all_lanes(const std::byte* dword) noexcept {
   return _mm256_set1_epi32(value);
 }
 
-// The codes of a panel.
+// The codes of a tile.
 template <int Bits>
 struct Packed {
   static constexpr int kPieceBytes = Bits * kLine;
   // How many sums of two products, up to 8, fit into 16 bits when added; none for 8 bits.
   static constexpr int kRun = Bits <= 4 ? 8 : Bits == 5 ? 4 : Bits == 6 ? 2 : 0;
 
-  // The k-th four of each row of a piece, in the order of Q8Layout::place().
+  // The k-th four of each row of a piece, in the order of RoundedLayout::place().
   static __m256i four(const std::byte* piece, int k) noexcept {
     if constexpr (Bits == 8) {
       return load(piece + k * kLine);
@@ -80,7 +80,7 @@ struct Opened {
 };
 
 template <int Bits>
-void open_panel(const std::byte* from, std::int64_t cols, std::byte* to) noexcept {
+void open_tile(const std::byte* from, std::int64_t cols, std::byte* to) noexcept {
   for (std::int64_t c = 0; c < cols; c += kPiece, from += Packed<Bits>::kPieceBytes) {
     prefetch<Packed<Bits>::kPieceBytes>(from);
 #pragma GCC unroll 2
@@ -95,7 +95,7 @@ void open_panel(const std::byte* from, std::int64_t cols, std::byte* to) noexcep
 
 // Scales or biases of group g, of 8 rows.
 __m256 load_scales(DType dtype, const std::byte* plane, std::int64_t g, int half) noexcept {
-  const std::int64_t first = g * kPanelRows + half * 8;
+  const std::int64_t first = g * kTileRows + half * 8;
   if (dtype == DType::F32) {
     return _mm256_loadu_ps(static_cast<const float*>(at(plane, first * 4)));
   }

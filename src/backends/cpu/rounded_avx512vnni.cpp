@@ -2,7 +2,7 @@
 #if defined(__x86_64__)
 
 #include "backends/cpu/kernels.h"
-#include "backends/cpu/q8_panels_avx512.h"
+#include "backends/cpu/rounded_tiles_avx512.h"
 
 namespace moeflux::cpu {
 namespace {
@@ -21,16 +21,16 @@ struct VnniDot {
 };
 
 template <bool Wide, int Digits>
-using VnniPanel = PanelOf<VnniDot, Wide, Digits>;
+using VnniTile = TileOf<VnniDot, Wide, Digits>;
 
-void matmul(const Q8Matmul& op) noexcept {
-  op.n <= kFew ? few_rows<VnniDot>(op) : many_rows<VnniPanel>(op);
+void matmul(const RoundedMatmul& op) noexcept {
+  op.n <= kFew ? few_rows<VnniDot>(op) : many_rows<VnniTile>(op);
 }
 
 }  // namespace
 
-const Q8Kernels& q8_avx512vnni() {
-  static constexpr Q8Kernels kKernels{.quantize = q8_quantize_avx512, .matmul = matmul};
+const RoundedKernels& rounded_avx512vnni() {
+  static constexpr RoundedKernels kKernels{.quantize = rounded_quantize_avx512, .matmul = matmul};
   return kKernels;
 }
 
@@ -38,7 +38,7 @@ const KernelTable& avx512vnni_kernels() {
   static const KernelTable kTable = [] {
     KernelTable table = avx512_kernels();
     table.name = "avx512vnni";
-    table.q8 = &q8_avx512vnni();
+    table.rounded = &rounded_avx512vnni();
     return table;
   }();
   return kTable;

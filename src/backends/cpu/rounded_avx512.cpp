@@ -1,9 +1,9 @@
 // The fast path for AVX-512 without VNNI, and the rounding for both.
 #if defined(__x86_64__)
 
-#include "backends/cpu/q8_avx512.h"
+#include "backends/cpu/rounded_avx512.h"
 
-#include "backends/cpu/q8_panels_avx512.h"
+#include "backends/cpu/rounded_tiles_avx512.h"
 
 namespace moeflux::cpu {
 namespace {
@@ -12,7 +12,7 @@ void* at(std::byte* base, std::int64_t offset) noexcept {
   return base + offset;
 }
 
-// How the digits of 16 elements are dealt, see Q8Layout::place().
+// How the digits of 16 elements are dealt, see RoundedLayout::place().
 __m128i dealt(__m128i digits, int steps) noexcept {
   if (steps == 1) return digits;
   return _mm_shuffle_epi8(
@@ -21,7 +21,7 @@ __m128i dealt(__m128i digits, int steps) noexcept {
 }
 
 // A group. Gives its scale; the sum of its codes goes to `sum`.
-float quantize_group(const Q8Layout& layout, const float* x, std::byte* high, std::byte* low,
+float quantize_group(const RoundedLayout& layout, const float* x, std::byte* high, std::byte* low,
                      std::int32_t& sum) noexcept {
   const __m512 magnitude = _mm512_castsi512_ps(_mm512_set1_epi32(0x7FFFFFFF));
   const __m512 infinity = _mm512_castsi512_ps(_mm512_set1_epi32(0x7F800000));
@@ -86,15 +86,15 @@ struct WideDot {
 };
 
 template <bool Wide, int Digits>
-using WidePanel = PanelOf<WideDot, Wide, Digits>;
+using WideTile = TileOf<WideDot, Wide, Digits>;
 
-void matmul(const Q8Matmul& op) noexcept {
-  op.n <= kFew ? few_rows<WideDot>(op) : many_rows<WidePanel>(op);
+void matmul(const RoundedMatmul& op) noexcept {
+  op.n <= kFew ? few_rows<WideDot>(op) : many_rows<WideTile>(op);
 }
 
 }  // namespace
 
-void q8_quantize_avx512(const Q8Layout& layout, const float* x, std::byte* out) noexcept {
+void rounded_quantize_avx512(const RoundedLayout& layout, const float* x, std::byte* out) noexcept {
   auto* scales = static_cast<float*>(at(out, layout.scales_at));
   auto* sums = static_cast<float*>(at(out, layout.sums_at));
   const auto padding = static_cast<std::size_t>(layout.padded - layout.cols);
@@ -110,8 +110,8 @@ void q8_quantize_avx512(const Q8Layout& layout, const float* x, std::byte* out) 
   }
 }
 
-const Q8Kernels& q8_avx512() {
-  static constexpr Q8Kernels kKernels{.quantize = q8_quantize_avx512, .matmul = matmul};
+const RoundedKernels& rounded_avx512() {
+  static constexpr RoundedKernels kKernels{.quantize = rounded_quantize_avx512, .matmul = matmul};
   return kKernels;
 }
 

@@ -8,12 +8,12 @@
 
 #include <immintrin.h>
 
-#include "backends/cpu/q8.h"
+#include "backends/cpu/rounded.h"
 #include "backends/cpu/with_format.h"
 
 namespace moeflux::cpu {
 
-void q8_quantize_avx512(const Q8Layout& layout, const float* x, std::byte* out) noexcept;
+void rounded_quantize_avx512(const RoundedLayout& layout, const float* x, std::byte* out) noexcept;
 
 namespace {
 
@@ -29,8 +29,8 @@ __mmask16 first_lanes(std::int64_t n) noexcept {
   return static_cast<__mmask16>((1u << n) - 1);
 }
 
-// The codes of a panel as bytes, from the smallest number of dwords that holds whole ones: register
-// k has 4 of each row, in the order of Q8Layout::place().
+// The codes of a tile as bytes, from the smallest number of dwords that holds whole ones: register
+// k has 4 of each row, in the order of RoundedLayout::place().
 template <int Bits>
 struct CodeUnit {
   static constexpr int kDwords = Bits == 8 || Bits == 4 || Bits == 2 ? 1 : Bits == 5 ? 5 : 3;
@@ -82,14 +82,14 @@ __m512 load_scales(DType dtype, const std::byte* plane, std::int64_t g) noexcept
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
 }
 
-float* row_of_y(const Q8Matmul& op, std::int64_t i, std::int64_t row) noexcept {
+float* row_of_y(const RoundedMatmul& op, std::int64_t i, std::int64_t row) noexcept {
   const std::int64_t target = op.rows_out != nullptr ? op.rows_out[i] : i;
   return op.y + target * op.y_stride + row - op.row;
 }
 
 // acc of 16 rows, one group further.
-__m512 add_group(const Q8Layout& layout, __m512 acc, __m512i sums, __m512 scales, __m512 biases,
-                 const std::byte* x, std::int64_t g) noexcept {
+__m512 add_group(const RoundedLayout& layout, __m512 acc, __m512i sums, __m512 scales,
+                 __m512 biases, const std::byte* x, std::int64_t g) noexcept {
   const float x_scale = static_cast<const float*>(at(x, layout.scales_at))[g];
   const float x_sum = static_cast<const float*>(at(x, layout.sums_at))[g];
   acc = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums), _mm512_mul_ps(scales, _mm512_set1_ps(x_scale)),

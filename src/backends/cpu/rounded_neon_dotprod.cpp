@@ -1,7 +1,7 @@
 // The fast path for 64-bit Arm with the dot product extension; reached only through the table.
 #if defined(__aarch64__)
 
-#include "backends/cpu/q8_neon.h"
+#include "backends/cpu/rounded_neon.h"
 
 namespace moeflux::cpu {
 namespace {
@@ -21,9 +21,9 @@ struct DotProduct {
 
 }  // namespace
 
-const Q8Kernels& q8_neon_dotprod() {
-  static constexpr Q8Kernels kKernels{.quantize = q8_quantize_neon,
-                                      .matmul = matmul<Neon<DotProduct>>};
+const RoundedKernels& rounded_neon_dotprod() {
+  static constexpr RoundedKernels kKernels{.quantize = rounded_quantize_neon,
+                                           .matmul = matmul<Neon<DotProduct>>};
   return kKernels;
 }
 

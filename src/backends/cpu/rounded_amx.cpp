@@ -1,4 +1,4 @@
-// The fast path for processors with AMX: panels are multiplied by the tile unit, 16 rows of
+// The fast path for processors with AMX: weights are multiplied by the tile unit, 16 rows of
 // activations at a time. Reached only through the table, and only when the system lets this process
 // use tiles (kernels.cpp asks).
 #if defined(__x86_64__)
@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "backends/cpu/kernels.h"
-#include "backends/cpu/q8_panels_avx512.h"
+#include "backends/cpu/rounded_tiles_avx512.h"
 
 namespace moeflux::cpu {
 namespace {
@@ -40,20 +40,20 @@ struct alignas(64) TileShapes {
 };
 
 struct Sums {
-  alignas(64) std::int32_t high[kTileRows][kPanelRows];
-  alignas(64) std::int32_t low[kTileRows][kPanelRows];
+  alignas(64) std::int32_t high[kTileRows][kTileRows];
+  alignas(64) std::int32_t low[kTileRows][kTileRows];
 };
 
 // The sums of group g of all rows of a tile.
 template <int Digits>
-void sum_group(const Q8Layout& layout, const std::byte* panel, const std::byte* x, std::int64_t g,
-               Sums& out) noexcept {
+void sum_group(const RoundedLayout& layout, const std::byte* codes, const std::byte* x,
+               std::int64_t g, Sums& out) noexcept {
   const std::int64_t first = g * layout.group;
   const std::int64_t step = layout.group < 64 ? layout.group : 64;
   _tile_zero(0);
   if (Digits == 2) _tile_zero(1);
   for (std::int64_t c = first; c < first + layout.group; c += step) {
-    _tile_loadd(4, panel + c * kPanelRows, 64);
+    _tile_loadd(4, codes + c * kTileRows, 64);
     _tile_loadd(2, x + c, layout.row_bytes);
     _tile_dpbsud(0, 2, 4);
     if (Digits == 2) {
@@ -67,15 +67,15 @@ void sum_group(const Q8Layout& layout, const std::byte* panel, const std::byte* 
 
 // A tile of N rows of activations; as a constant, so that their results stay in registers.
 template <int Digits, int N>
-void multiply_tile(const Q8Matmul& op, const OpenPanel& panel, std::int64_t row,
+void multiply_tile(const RoundedMatmul& op, const OpenTile& weights, std::int64_t row,
                    std::int64_t n_rows, std::int64_t first) noexcept {
-  const Q8Layout& layout = *op.layout;
+  const RoundedLayout& layout = *op.layout;
   const std::byte* x = op.x + first * layout.row_bytes;
   __m512 acc[N];
 #pragma GCC unroll 16
   for (int i = 0; i < N; ++i) acc[i] = _mm512_setzero_ps();
   const auto add = [&](const Sums& sums, std::int64_t g) __attribute__((always_inline)) {
-    const __m512 scales = panel.scales(g), biases = panel.biases(g);
+    const __m512 scales = weights.scales(g), biases = weights.biases(g);
     const std::byte* xi = x;
 #pragma GCC unroll 16
     for (int i = 0; i < N; ++i, xi += layout.row_bytes) {
@@ -88,9 +88,9 @@ void multiply_tile(const Q8Matmul& op, const OpenPanel& panel, std::int64_t row,
   };
   // A group behind, so that the tile unit works meanwhile.
   Sums sums[2];
-  sum_group<Digits>(layout, panel.codes(), x, 0, sums[0]);
+  sum_group<Digits>(layout, weights.codes(), x, 0, sums[0]);
   for (std::int64_t g = 1; g < layout.n_groups; ++g) {
-    sum_group<Digits>(layout, panel.codes(), x, g, sums[g % 2]);
+    sum_group<Digits>(layout, weights.codes(), x, g, sums[g % 2]);
     add(sums[(g - 1) % 2], g - 1);
   }
   add(sums[(layout.n_groups - 1) % 2], layout.n_groups - 1);
@@ -105,37 +105,37 @@ constexpr auto tile_functions(std::integer_sequence<int, Counts...>) {
 }
 
 template <bool Wide, int Digits>
-struct AmxPanel {
+struct AmxTile {
   static constexpr auto kBySize =
       tile_functions<Digits>(std::make_integer_sequence<int, kTileRows>());
 
-  static void multiply(const Q8Matmul& op, const OpenPanel& panel, std::int64_t row,
+  static void multiply(const RoundedMatmul& op, const OpenTile& weights, std::int64_t row,
                        std::int64_t n_rows, std::int64_t begin, std::int64_t end) noexcept {
-    const Q8Layout& layout = *op.layout;
-    const std::int64_t n_tiles = (end - begin + kTileRows - 1) / kTileRows;
+    const RoundedLayout& layout = *op.layout;
+    const std::int64_t n_parts = (end - begin + kTileRows - 1) / kTileRows;
     std::int64_t configured = 0;
-    for (std::int64_t tile = 0, i = begin; tile < n_tiles; ++tile) {
-      const std::int64_t n = (end - i + n_tiles - tile - 1) / (n_tiles - tile);
+    for (std::int64_t part = 0, i = begin; part < n_parts; ++part) {
+      const std::int64_t n = (end - i + n_parts - part - 1) / (n_parts - part);
       if (n != configured) {
         const TileShapes shapes(static_cast<int>(n), layout.group < 64 ? layout.group : 64);
         _tile_loadconfig(&shapes);
         configured = n;
       }
-      kBySize[static_cast<std::size_t>(n - 1)](op, panel, row, n_rows, i);
+      kBySize[static_cast<std::size_t>(n - 1)](op, weights, row, n_rows, i);
       i += n;
     }
     _tile_release();
   }
 };
 
-void matmul(const Q8Matmul& op) noexcept {
-  op.n <= kFew ? q8_avx512vnni().matmul(op) : many_rows<AmxPanel>(op);
+void matmul(const RoundedMatmul& op) noexcept {
+  op.n <= kFew ? rounded_avx512vnni().matmul(op) : many_rows<AmxTile>(op);
 }
 
 }  // namespace
 
-const Q8Kernels& q8_amx() {
-  static constexpr Q8Kernels kKernels{.quantize = q8_quantize_avx512, .matmul = matmul};
+const RoundedKernels& rounded_amx() {
+  static constexpr RoundedKernels kKernels{.quantize = rounded_quantize_avx512, .matmul = matmul};
   return kKernels;
 }
 
@@ -143,7 +143,7 @@ const KernelTable& amx_kernels() {
   static const KernelTable kTable = [] {
     KernelTable table = avx512vnni_kernels();
     table.name = "amx";
-    table.q8 = &q8_amx();
+    table.rounded = &rounded_amx();
     return table;
   }();
   return kTable;

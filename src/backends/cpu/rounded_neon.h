@@ -1,9 +1,9 @@
-// The fast path for 64-bit Arm, products with panels (quant/panels.h), with the inner products left
-// open: many processors have an instruction for products of bytes. Included only by the files
+// The fast path for 64-bit Arm, products with tiles (quant/interleave.h), with the inner products
+// left open: many processors have an instruction for products of bytes. Included only by the files
 // compiled for such processors; everything here has internal linkage, and nothing is included that
 // could be instantiated here and linked into code for other processors.
 //
-// Four rows of a panel, a block, are the lanes of a register. A Dot has, for signed bytes w (codes)
+// Four rows of a tile, a block, are the lanes of a register. A Dot has, for signed bytes w (codes)
 // and x (digits of activations):
 //
 //   Sums                    of a block
@@ -22,11 +22,11 @@
 #include <arm_neon.h>
 
 #include "backends/cpu/codes_neon.h"
-#include "backends/cpu/q8_passes.h"
+#include "backends/cpu/rounded_passes.h"
 
 namespace moeflux::cpu {
 
-void q8_quantize_neon(const Q8Layout& layout, const float* x, std::byte* out) noexcept;
+void rounded_quantize_neon(const RoundedLayout& layout, const float* x, std::byte* out) noexcept;
 
 namespace {
 
@@ -34,13 +34,13 @@ constexpr int kBlock = 16;  // bytes of a register: a dword of each of 4 rows
 
 // ---- codes of a block as bytes
 
-// The codes of a panel.
+// The codes of a tile.
 template <int Bits>
 struct Packed {
   static constexpr int kPieceBytes = Bits * kLine;
   static constexpr bool kFull = Bits == 8;
 
-  // The k-th four of each row of a piece, in the order of Q8Layout::place().
+  // The k-th four of each row of a piece, in the order of RoundedLayout::place().
   static int8x16_t four(const std::byte* piece, int k) noexcept {
     if constexpr (Bits == 8) {
       return vreinterpretq_s8_u8(load<uint8x16_t>(piece + k * kLine) ^ vdupq_n_u8(0x80));
@@ -78,7 +78,7 @@ struct Opened {
 };
 
 template <int Bits>
-void open_panel(const std::byte* from, std::int64_t cols, std::byte* to) noexcept {
+void open_tile(const std::byte* from, std::int64_t cols, std::byte* to) noexcept {
   for (std::int64_t c = 0; c < cols; c += kPiece, from += Packed<Bits>::kPieceBytes) {
     prefetch<Packed<Bits>::kPieceBytes>(from);
     for (int block = 0; block < kLine; block += kBlock) {
@@ -92,7 +92,7 @@ void open_panel(const std::byte* from, std::int64_t cols, std::byte* to) noexcep
 
 // Scales or biases of group g, of a block.
 float32x4_t load_scales(DType dtype, const std::byte* plane, std::int64_t g, int block) noexcept {
-  const std::int64_t first = g * kPanelRows + block * 4;
+  const std::int64_t first = g * kTileRows + block * 4;
   if (dtype == DType::F32) return load<float32x4_t>(plane + first * 4);
   const auto halves = load<uint16x4_t>(plane + first * 2);
   if (dtype == DType::F16) return vcvt_f32_f16(vreinterpret_f16_u16(halves));
@@ -103,7 +103,7 @@ float32x4_t load_scales(DType dtype, const std::byte* plane, std::int64_t g, int
 
 // 128 times the sum of the codes of a group of activations.
 template <int Digits>
-int32x4_t correction(const Q8Layout& layout, const std::byte* x) noexcept {
+int32x4_t correction(const RoundedLayout& layout, const std::byte* x) noexcept {
   int sum = 0;
   for (int d = 0; d < Digits; ++d, x += layout.low_at) {
     int32x4_t lanes = vdupq_n_s32(0);
@@ -115,9 +115,10 @@ int32x4_t correction(const Q8Layout& layout, const std::byte* x) noexcept {
   return vdupq_n_s32(128 * sum);
 }
 
-// One group further, as q8.h says.
-float32x4_t add_group(const Q8Layout& layout, float32x4_t acc, int32x4_t sums, float32x4_t scales,
-                      float32x4_t biases, const std::byte* x, std::int64_t g) noexcept {
+// One group further, as rounded.h says.
+float32x4_t add_group(const RoundedLayout& layout, float32x4_t acc, int32x4_t sums,
+                      float32x4_t scales, float32x4_t biases, const std::byte* x,
+                      std::int64_t g) noexcept {
   const auto x_scale = load<float>(x + layout.scales_at + g * 4);
   const auto x_sum = load<float>(x + layout.sums_at + g * 4);
   acc = vfmaq_f32(acc, vcvtq_f32_s32(sums), vmulq_n_f32(scales, x_scale));
@@ -130,7 +131,8 @@ struct GroupSums {
   typename Dot::Sums sums[Digits][Blocks][N] = {};
 
   // The first or second half of a piece.
-  void add(const Q8Layout& layout, const std::byte* piece, int half, const std::byte* x) noexcept {
+  void add(const RoundedLayout& layout, const std::byte* piece, int half,
+           const std::byte* x) noexcept {
 #pragma GCC unroll 4
     for (int b = 0; b < Blocks; ++b) {
       int8x16_t codes[4];
@@ -151,11 +153,11 @@ struct GroupSums {
 };
 
 template <class Dot, class Codes, int Digits, int N>
-void multiply(const Q8Layout& layout, const Q8Panel& panel, DType scale_dtype, const std::byte* x,
-              float (*y)[kPanelRows]) noexcept {
+void multiply(const RoundedLayout& layout, const RoundedTile& tile, DType scale_dtype,
+              const std::byte* x, float (*y)[kTileRows]) noexcept {
   constexpr int kBlocks = N == 1 ? 4 : N == 2 ? 2 : 1;  // at once: as registers allow
   float32x4_t acc[4][N] = {};
-  const std::byte* first = panel.codes;
+  const std::byte* first = tile.codes;
   for (std::int64_t g = 0; g < layout.n_groups; ++g) {
     int32x4_t corrections[N];
 #pragma GCC unroll 4
@@ -174,8 +176,8 @@ void multiply(const Q8Layout& layout, const Q8Panel& panel, DType scale_dtype, c
       }
 #pragma GCC unroll 4
       for (int b = 0; b < kBlocks; ++b) {
-        const float32x4_t scales = load_scales(scale_dtype, panel.scales, g, block + b);
-        const float32x4_t biases = load_scales(scale_dtype, panel.biases, g, block + b);
+        const float32x4_t scales = load_scales(scale_dtype, tile.scales, g, block + b);
+        const float32x4_t biases = load_scales(scale_dtype, tile.biases, g, block + b);
 #pragma GCC unroll 4
         for (int i = 0; i < N; ++i) {
           int32x4_t sums = group.total(b, i);
@@ -200,7 +202,7 @@ struct Neon {
 
   template <int Bits>
   static void open(const std::byte* from, std::int64_t cols, std::byte* to) noexcept {
-    open_panel<Bits>(from, cols, to);
+    open_tile<Bits>(from, cols, to);
   }
   template <class Codes, int Digits, int N>
   static constexpr Kernel multiply = cpu::multiply<Dot, Codes, Digits, N>;

@@ -1,17 +1,17 @@
-// The fast path for AVX2 with FMA and F16C: products with panels (quant/panels.h). Reached only
+// The fast path for AVX2 with FMA and F16C: products with tiles (quant/interleave.h). Reached only
 // through the table. Includes nothing that could be instantiated here and linked into code for
 // other processors.
 //
-// Eight rows of a panel are the lanes of a register: four activations, in all lanes, times a
+// Eight rows of a tile are the lanes of a register: four activations, in all lanes, times a
 // register of codes advance 8 products at once. Products of bytes are added in 16 bits as long as
 // they fit, then in 32.
 #if defined(__x86_64__)
 
-#include "backends/cpu/q8_avx2.h"
+#include "backends/cpu/rounded_avx2.h"
 
 namespace moeflux::cpu {
 
-void q8_quantize_avx2(const Q8Layout& layout, const float* x, std::byte* out) noexcept;
+void rounded_quantize_avx2(const RoundedLayout& layout, const float* x, std::byte* out) noexcept;
 
 namespace {
 
@@ -19,7 +19,7 @@ namespace {
 template <class Codes, int Digits, int N>
 class Group {
  public:
-  Group(const Q8Layout& layout, const std::byte* x) noexcept : layout_(layout), x_(x) {}
+  Group(const RoundedLayout& layout, const std::byte* x) noexcept : layout_(layout), x_(x) {}
 
   // Adds those of codes [c, c + 32) of `Halves` times 8 rows.
   template <int Halves>
@@ -61,7 +61,7 @@ class Group {
     }
   }
 
-  const Q8Layout& layout_;
+  const RoundedLayout& layout_;
   const std::byte* x_;
 };
 
@@ -69,7 +69,7 @@ class Group {
 template <int Digits, int N>
 class Group<Packed<8>, Digits, N> {
  public:
-  Group(const Q8Layout& layout, const std::byte* x) noexcept {
+  Group(const RoundedLayout& layout, const std::byte* x) noexcept {
     for (int i = 0; i < N; ++i, x += layout.row_bytes) {
       for (int c = 0; c < layout.group; c += kPiece) {
         const __m256i last = load(x + (Digits == 2 ? layout.low_at : 0) + c);
@@ -108,12 +108,12 @@ class Group<Packed<8>, Digits, N> {
 
  private:
   // For every piece, numbers at even and then those at odd places.
-  alignas(kHalf) std::byte x_[N][2 * Q8Layout::kMaxGroup];
+  alignas(kHalf) std::byte x_[N][2 * RoundedLayout::kMaxGroup];
 };
 
 // acc of 8 rows, one group further.
-__m256 add_group(const Q8Layout& layout, __m256 acc, __m256i sums, __m256 scales, __m256 biases,
-                 const std::byte* x, std::int64_t g) noexcept {
+__m256 add_group(const RoundedLayout& layout, __m256 acc, __m256i sums, __m256 scales,
+                 __m256 biases, const std::byte* x, std::int64_t g) noexcept {
   const float x_scale = static_cast<const float*>(at(x, layout.scales_at))[g];
   const float x_sum = static_cast<const float*>(at(x, layout.sums_at))[g];
   acc = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums), _mm256_mul_ps(scales, _mm256_set1_ps(x_scale)),
@@ -122,13 +122,13 @@ __m256 add_group(const Q8Layout& layout, __m256 acc, __m256i sums, __m256 scales
 }
 
 template <class Codes, int Digits, int N>
-void multiply(const Q8Layout& layout, const Q8Panel& panel, DType scale_dtype, const std::byte* x,
-              float (*y)[kPanelRows]) noexcept {
+void multiply(const RoundedLayout& layout, const RoundedTile& tile, DType scale_dtype,
+              const std::byte* x, float (*y)[kTileRows]) noexcept {
   constexpr int kHalves = N == 1 ? 2 : 1;  // at once: as many as there are registers for
   __m256 acc[2][N];
 #pragma GCC unroll 8
   for (int k = 0; k < 2 * N; ++k) acc[k / N][k % N] = _mm256_setzero_ps();
-  const std::byte* piece = panel.codes;
+  const std::byte* piece = tile.codes;
   for (std::int64_t g = 0; g < layout.n_groups; ++g) {
     const Group<Codes, Digits, N> group(layout, x + g * layout.group);
     const std::byte* first = piece;
@@ -142,8 +142,8 @@ void multiply(const Q8Layout& layout, const Q8Panel& panel, DType scale_dtype, c
       }
 #pragma GCC unroll 2
       for (int h = 0; h < kHalves; ++h) {
-        const __m256 scales = load_scales(scale_dtype, panel.scales, g, half + h);
-        const __m256 biases = load_scales(scale_dtype, panel.biases, g, half + h);
+        const __m256 scales = load_scales(scale_dtype, tile.scales, g, half + h);
+        const __m256 biases = load_scales(scale_dtype, tile.biases, g, half + h);
 #pragma GCC unroll 4
         for (int i = 0; i < N; ++i) {
           acc[half + h][i] = add_group(layout, acc[half + h][i], sums[h][i], scales, biases,
@@ -164,7 +164,7 @@ struct Avx2 {
 
   template <int Bits>
   static void open(const std::byte* from, std::int64_t cols, std::byte* to) noexcept {
-    open_panel<Bits>(from, cols, to);
+    open_tile<Bits>(from, cols, to);
   }
   template <class Codes, int Digits, int N>
   static constexpr Kernel multiply = cpu::multiply<Codes, Digits, N>;
@@ -172,8 +172,9 @@ struct Avx2 {
 
 }  // namespace
 
-const Q8Kernels& q8_avx2() {
-  static constexpr Q8Kernels kKernels{.quantize = q8_quantize_avx2, .matmul = matmul<Avx2>};
+const RoundedKernels& rounded_avx2() {
+  static constexpr RoundedKernels kKernels{.quantize = rounded_quantize_avx2,
+                                           .matmul = matmul<Avx2>};
   return kKernels;
 }
 

@@ -1,6 +1,6 @@
 // The fast path: every instruction set must reproduce the reference bit by bit, and the reference
 // must be close to the exact product.
-#include "backends/cpu/q8.h"
+#include "backends/cpu/rounded.h"
 
 #include <cmath>
 #include <cstring>
@@ -18,23 +18,23 @@ namespace moeflux {
 namespace {
 
 using cpu::KernelTable;
-using cpu::Q8Layout;
+using cpu::RoundedLayout;
 using test::affine_formats;
 using test::expect_same_bits;
 using test::Random;
 using test::RandomWeight;
 
-TEST(Q8, TakesAffineWeightsInPanels) {
+TEST(Rounded, TakesAffineWeightsInterleavedTiles) {
   for (const WeightFormat& format : test::all_formats()) {
-    EXPECT_EQ(cpu::has_q8(arranged(format, true)), format.kind == WeightKind::Affine);
-    EXPECT_FALSE(cpu::has_q8(format));
+    EXPECT_EQ(cpu::has_rounded(arranged(format, true)), format.kind == WeightKind::Affine);
+    EXPECT_FALSE(cpu::has_rounded(format));
   }
 }
 
 // Rows of activations in the layout of the fast path.
 class Rows {
  public:
-  Rows(const cpu::Q8Kernels& kernels, const Q8Layout& layout, const std::vector<float>& x)
+  Rows(const cpu::RoundedKernels& kernels, const RoundedLayout& layout, const std::vector<float>& x)
       : memory_(x.size() / static_cast<std::size_t>(layout.cols) *
                 static_cast<std::size_t>(layout.row_bytes)) {
     std::memset(memory_.data(), 0xCC, memory_.size());
@@ -53,25 +53,25 @@ class Rows {
 
 std::vector<float> product(const KernelTable& table, const RandomWeight& weight,
                            const std::vector<float>& x, std::int64_t n, int digits) {
-  const WeightView w = weight.panels();
-  const Q8Layout layout(w.format, w.cols, digits);
-  const Rows rows(*table.q8, layout, x);
+  const WeightView w = weight.interleaved();
+  const RoundedLayout layout(w.format, w.cols, digits);
+  const Rows rows(*table.rounded, layout, x);
   std::vector<float> y(static_cast<std::size_t>(n * w.rows), -7);
-  std::vector<float> scratch(static_cast<std::size_t>(cpu::q8_scratch_floats(layout)));
-  table.q8->matmul({.weight = &w,
-                    .layout = &layout,
-                    .row = 0,
-                    .n_rows = w.rows,
-                    .x = rows.data(),
-                    .n = n,
-                    .y = y.data(),
-                    .y_stride = w.rows,
-                    .rows_out = nullptr,
-                    .scratch = scratch.data()});
+  std::vector<float> scratch(static_cast<std::size_t>(cpu::rounded_scratch_floats(layout)));
+  table.rounded->matmul({.weight = &w,
+                         .layout = &layout,
+                         .row = 0,
+                         .n_rows = w.rows,
+                         .x = rows.data(),
+                         .n = n,
+                         .y = y.data(),
+                         .y_stride = w.rows,
+                         .rows_out = nullptr,
+                         .scratch = scratch.data()});
   return y;
 }
 
-TEST(Q8, TheReferenceIsCloseToTheExactProduct) {
+TEST(Rounded, TheReferenceIsCloseToTheExactProduct) {
   Random random(1);
   for (const WeightFormat& format : affine_formats()) {
     const std::int64_t cols = test::fitting_cols(format, 300);
@@ -98,7 +98,7 @@ TEST(Q8, TheReferenceIsCloseToTheExactProduct) {
   }
 }
 
-TEST(Q8, ValuesOnTheGridAreExact) {
+TEST(Rounded, ValuesOnTheGridAreExact) {
   Random random(2);
   const WeightFormat format{WeightKind::Affine, 4, 64, 0, DType::F32};
   const RandomWeight weight(random, format, 5, 256);
@@ -117,12 +117,12 @@ TEST(Q8, ValuesOnTheGridAreExact) {
   }
 }
 
-class Q8Tables : public testing::TestWithParam<std::string> {
+class RoundedTables : public testing::TestWithParam<std::string> {
  protected:
   const KernelTable& table() const { return cpu::select_kernels(GetParam()); }
 };
 
-TEST_P(Q8Tables, RoundingIsTheReference) {
+TEST_P(RoundedTables, RoundingIsTheReference) {
   Random random(3);
   for (const WeightFormat& format : affine_formats()) {
     for (const std::int64_t wanted : {1, 200, 1000}) {
@@ -137,8 +137,8 @@ TEST_P(Q8Tables, RoundingIsTheReference) {
         x[257] = -1e-38f;
       }
       for (const int digits : {1, 2}) {
-        const Q8Layout layout(format, cols, digits);
-        const Rows want(cpu::q8_scalar(), layout, x), got(*table().q8, layout, x);
+        const RoundedLayout layout(format, cols, digits);
+        const Rows want(cpu::rounded_scalar(), layout, x), got(*table().rounded, layout, x);
         EXPECT_TRUE(std::memcmp(want.data(), got.data(), want.bytes().size()) == 0)
             << test::format_name(format) << " " << cols << " digits " << digits;
       }
@@ -146,7 +146,7 @@ TEST_P(Q8Tables, RoundingIsTheReference) {
   }
 }
 
-TEST_P(Q8Tables, ProductsAreTheReference) {
+TEST_P(RoundedTables, ProductsAreTheReference) {
   Random random(4);
   for (const WeightFormat& format : affine_formats()) {
     for (const std::int64_t wanted : {1, 300, 1024}) {
@@ -168,7 +168,7 @@ TEST_P(Q8Tables, ProductsAreTheReference) {
 }
 
 // More rows of activations than one pass over the weights takes.
-TEST_P(Q8Tables, ManyRowsAreTheReference) {
+TEST_P(RoundedTables, ManyRowsAreTheReference) {
   Random random(7);
   const std::int64_t n = 131;
   const std::vector<float> x = random.floats(n * 4096);
@@ -182,7 +182,7 @@ TEST_P(Q8Tables, ManyRowsAreTheReference) {
   }
 }
 
-TEST_P(Q8Tables, TheLargestCodesDoNotOverflow) {
+TEST_P(RoundedTables, TheLargestCodesDoNotOverflow) {
   for (const int bits : {2, 3, 4, 5, 6, 8}) {
     for (const int group : {32, 64, 128}) {
       const std::int64_t cols = 512;
@@ -197,22 +197,22 @@ TEST_P(Q8Tables, TheLargestCodesDoNotOverflow) {
                          .biases = std::as_bytes(std::span(zeros)).data()};
       for (const int digits : {1, 2}) {
         for (const std::int64_t n : {1, 2, 4, 8, 20}) {
-          const Q8Layout layout(format, cols, digits);
+          const RoundedLayout layout(format, cols, digits);
           const float largest = layout.largest_code();
-          const Rows rows(*table().q8, layout,
+          const Rows rows(*table().rounded, layout,
                           std::vector<float>(static_cast<std::size_t>(n * cols), -largest));
-          std::vector<float> scratch(static_cast<std::size_t>(cpu::q8_scratch_floats(layout)));
+          std::vector<float> scratch(static_cast<std::size_t>(cpu::rounded_scratch_floats(layout)));
           std::vector<float> y(static_cast<std::size_t>(n));
-          table().q8->matmul({.weight = &w,
-                              .layout = &layout,
-                              .row = 0,
-                              .n_rows = 1,
-                              .x = rows.data(),
-                              .n = n,
-                              .y = y.data(),
-                              .y_stride = 1,
-                              .rows_out = nullptr,
-                              .scratch = scratch.data()});
+          table().rounded->matmul({.weight = &w,
+                                   .layout = &layout,
+                                   .row = 0,
+                                   .n_rows = 1,
+                                   .x = rows.data(),
+                                   .n = n,
+                                   .y = y.data(),
+                                   .y_stride = 1,
+                                   .rows_out = nullptr,
+                                   .scratch = scratch.data()});
           for (const float value : y) {
             EXPECT_FLOAT_EQ(value, -largest * static_cast<float>(cols * ((1 << bits) - 1)))
                 << bits << " bits, groups of " << group << ", digits " << digits << ", n " << n;
@@ -223,19 +223,19 @@ TEST_P(Q8Tables, TheLargestCodesDoNotOverflow) {
   }
 }
 
-// Some panels of a matrix into scattered places.
-TEST_P(Q8Tables, PartsOfAMatrixAreTheReference) {
+// Some tiles of a matrix into scattered places.
+TEST_P(RoundedTables, PartsOfAMatrixAreTheReference) {
   Random random(11);
   for (const WeightFormat& format : affine_formats()) {
     const std::int64_t cols = test::fitting_cols(format, 200), rows = 55, stride = 90;
     const RandomWeight weight(random, format, rows, cols);
-    const WeightView w = weight.panels();
+    const WeightView w = weight.interleaved();
     for (const std::int64_t n : {2, 5}) {
-      const Q8Layout layout(format, cols, 2);
-      const Rows x(cpu::q8_scalar(), layout, random.floats(n * cols));
+      const RoundedLayout layout(format, cols, 2);
+      const Rows x(cpu::rounded_scalar(), layout, random.floats(n * cols));
       const std::vector<std::int32_t> places{3, 0, 4, 1, 2};
-      std::vector<float> scratch(static_cast<std::size_t>(cpu::q8_scratch_floats(layout)));
-      const auto run = [&](const cpu::Q8Kernels& kernels) {
+      std::vector<float> scratch(static_cast<std::size_t>(cpu::rounded_scratch_floats(layout)));
+      const auto run = [&](const cpu::RoundedKernels& kernels) {
         std::vector<float> y(static_cast<std::size_t>(5 * stride), -7);
         kernels.matmul({.weight = &w,
                         .layout = &layout,
@@ -249,13 +249,13 @@ TEST_P(Q8Tables, PartsOfAMatrixAreTheReference) {
                         .scratch = scratch.data()});
         return y;
       };
-      expect_same_bits(run(cpu::q8_scalar()), run(*table().q8),
+      expect_same_bits(run(cpu::rounded_scalar()), run(*table().rounded),
                        fmt::format("{} n {}", test::format_name(format), n));
     }
   }
 }
 
-TEST_P(Q8Tables, WhatIsNotFiniteStaysSo) {
+TEST_P(RoundedTables, WhatIsNotFiniteStaysSo) {
   Random random(5);
   const WeightFormat format{WeightKind::Affine, 4, 64, 0, DType::BF16};
   const RandomWeight weight(random, format, 4, 128);
@@ -272,7 +272,7 @@ TEST_P(Q8Tables, WhatIsNotFiniteStaysSo) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isa, Q8Tables, testing::ValuesIn(test::supported_isas()));
+INSTANTIATE_TEST_SUITE_P(Isa, RoundedTables, testing::ValuesIn(test::supported_isas()));
 
 }  // namespace
 }  // namespace moeflux
