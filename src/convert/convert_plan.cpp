@@ -247,6 +247,8 @@ std::vector<ContainerSpec::Tensor> PlannedMatrix::planes() const {
           {weight, DType::F8E4M3, {rows, cols}},
           {weight + "_scale_inv", format.scale_dtype, {block_rows, scales_per_row(format, cols)}}};
     }
+    case WeightKind::Fp4:
+      break;
   }
   return {};
 }

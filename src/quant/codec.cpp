@@ -29,6 +29,8 @@ float decode_one(DType dtype, const std::byte* at) noexcept {
       return bf16_to_float(load<std::uint16_t>(at));
     case DType::F8E4M3:
       return f8e4m3_to_float(load<std::uint8_t>(at));
+    case DType::U8:  // the one float type that checkpoints call so
+      return e8m0_to_float(load<std::uint8_t>(at));
     default:
       return std::numeric_limits<float>::quiet_NaN();
   }
@@ -45,41 +47,66 @@ void unpack_8_codes(const std::byte* at, int bits, std::array<float, 8>& codes) 
   }
 }
 
-// Where the codes, scales and biases of one row lie: `step` elements apart.
-struct AffineRow {
-  AffineRow(const WeightView& m, std::int64_t row) {
+// Where the codes, scales and biases of one row of groups lie: `step` elements apart.
+struct GroupedRow {
+  GroupedRow(const WeightView& m, std::int64_t row) {
     const WeightFormat& f = m.format;
-    const auto scale_size = static_cast<std::int64_t>(dtype_size(f.scale_dtype));
-    const std::int64_t row_bytes = data_row_bytes(f, m.cols);
-    const std::int64_t row_scales = m.cols / f.group * scale_size;
+    const std::int64_t n_groups = m.cols / f.group;
     const std::int64_t first = f.is_interleaved ? row / kTileRows * kTileRows : row;
     step = f.is_interleaved ? std::min(kTileRows, m.rows - first) : 1;
-    data = m.data + first * row_bytes + (row - first) * 4;
-    scales = m.scales + first * row_scales + (row - first) * scale_size;
-    biases = m.biases + first * row_scales + (row - first) * scale_size;
+    scale_size = static_cast<std::int64_t>(dtype_size(f.scale_dtype));
+    bias_size = f.zero == AffineZero::ZeroPoint ? 1 : scale_size;
+    data = m.data + first * data_row_bytes(f, m.cols) + (row - first) * 4;
+    scales = m.scales + (first * n_groups + row - first) * scale_size;
+    if (f.kind == WeightKind::Affine && has_biases(f))
+      biases = m.biases + (first * n_groups + row - first) * bias_size;
   }
-  const std::byte *data, *scales, *biases;
-  std::int64_t step;
+  const std::byte* scale(std::int64_t g) const { return scales + g * step * scale_size; }
+  const std::byte* bias(std::int64_t g) const { return biases + g * step * bias_size; }
+
+  const std::byte *data, *scales, *biases = nullptr;
+  std::int64_t step, scale_size, bias_size;
 };
+
+// The code that stands for zero, where there is one.
+float zero_code(const WeightFormat& f, const GroupedRow& row, std::int64_t g) noexcept {
+  return f.zero == AffineZero::MidCode
+             ? static_cast<float>(1 << (f.bits - 1))
+             : static_cast<float>(std::to_integer<std::uint8_t>(*row.bias(g)));
+}
 
 void decode_affine_row(const WeightView& m, std::int64_t row, float* out) noexcept {
   const WeightFormat& f = m.format;
-  const auto scale_size = static_cast<std::int64_t>(dtype_size(f.scale_dtype));
-  const AffineRow r(m, row);
+  const GroupedRow r(m, row);
   const std::byte* data = r.data;
   std::array<std::byte, 32> some;  // 32 codes are `bits` dwords
   std::array<float, 8> codes;
   for (std::int64_t g = 0; g < m.cols / f.group; ++g) {
-    const float scale = decode_one(f.scale_dtype, r.scales + g * r.step * scale_size);
-    const float bias = decode_one(f.scale_dtype, r.biases + g * r.step * scale_size);
+    const float scale = decode_one(f.scale_dtype, r.scale(g));
+    const bool has_bias = f.zero == AffineZero::Bias;
+    const float bias = has_bias ? decode_one(f.scale_dtype, r.bias(g)) : 0;
+    const float zero = has_bias ? 0 : zero_code(f, r, g);
     for (int i = 0; i < f.group; i += 32) {
       for (int d = 0; d < f.bits; ++d, data += 4 * r.step)
         std::memcpy(&some[static_cast<std::size_t>(4 * d)], data, 4);
       for (int k = 0; k < 4; ++k) {
         unpack_8_codes(&some[static_cast<std::size_t>(f.bits * k)], f.bits, codes);
-        for (const float code : codes) *out++ = scale * code + bias;
+        for (const float code : codes)
+          *out++ = has_bias ? scale * code + bias : scale * (code - zero);
       }
     }
+  }
+}
+
+void decode_fp4_row(const WeightView& m, std::int64_t row, float* out) noexcept {
+  const WeightFormat& f = m.format;
+  const GroupedRow r(m, row);
+  const float tensor_scale = f.has_tensor_scale ? load<float>(m.biases) : 1.0f;
+  for (std::int64_t c = 0; c < m.cols; c += 8) {  // a dword
+    const float scale = decode_one(f.scale_dtype, r.scale(c / f.group)) * tensor_scale;
+    auto word = load<std::uint32_t>(r.data + c / 8 * r.step * 4);
+    for (int k = 0; k < 8; ++k, word >>= 4)
+      *out++ = e2m1_to_float(static_cast<std::uint8_t>(word & 15)) * scale;
   }
 }
 
@@ -113,6 +140,17 @@ float f16_to_float(std::uint16_t bits) noexcept {
   return std::bit_cast<float>(sign | (wide << 23) | (mantissa << 13));
 }
 
+float e8m0_to_float(std::uint8_t bits) noexcept {
+  if (bits == 0xFF) return std::numeric_limits<float>::quiet_NaN();
+  return bits == 0 ? 0x1p-127f : std::bit_cast<float>(std::uint32_t{bits} << 23);
+}
+
+float e2m1_to_float(std::uint8_t code) noexcept {
+  constexpr std::array<float, 16> kValues{0,     0.5f,  1,  1.5f,  2,  3,  4,  6,
+                                          -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+  return kValues[code & 15];
+}
+
 float f8e4m3_to_float(std::uint8_t bits) noexcept {
   const int exponent = (bits >> 3) & 15;
   const int mantissa = bits & 7;
@@ -140,6 +178,8 @@ void decode_row(const WeightView& m, std::int64_t row, float* out) noexcept {
       return decode_affine_row(m, row, out);
     case WeightKind::Fp8Block:
       return decode_fp8_row(m, row, out);
+    case WeightKind::Fp4:
+      return decode_fp4_row(m, row, out);
   }
 }
 

@@ -13,9 +13,12 @@ std::string describe(const WeightFormat& format) {
     case WeightKind::BF16:
       return "bf16";
     case WeightKind::Affine:
-      return fmt::format("affine {}-bit g{}", format.bits, format.group);
+      return fmt::format("{} {}-bit g{}", format.zero == AffineZero::Bias ? "affine" : "int",
+                         format.bits, format.group);
     case WeightKind::Fp8Block:
       return fmt::format("fp8 block {}", format.block);
+    case WeightKind::Fp4:
+      return format.group == 16 ? "nvfp4" : "mxfp4";
   }
   return "?";
 }
@@ -29,6 +32,8 @@ std::int64_t data_row_bytes(const WeightFormat& format, std::int64_t cols) {
       return cols * 2;
     case WeightKind::Affine:
       return cols * format.bits / 8;
+    case WeightKind::Fp4:
+      return cols / 2;
     case WeightKind::Fp8Block:
       return cols;
   }
@@ -38,6 +43,7 @@ std::int64_t data_row_bytes(const WeightFormat& format, std::int64_t cols) {
 std::int64_t scales_per_row(const WeightFormat& format, std::int64_t cols) {
   switch (format.kind) {
     case WeightKind::Affine:
+    case WeightKind::Fp4:
       return cols / format.group;
     case WeightKind::Fp8Block:
       return (cols + format.block - 1) / format.block;
@@ -46,8 +52,17 @@ std::int64_t scales_per_row(const WeightFormat& format, std::int64_t cols) {
   }
 }
 
+std::int64_t bias_bytes(const WeightFormat& format, std::int64_t rows, std::int64_t cols) {
+  if (!has_biases(format)) return 0;
+  if (format.kind == WeightKind::Fp4) return sizeof(float);
+  const bool are_bytes = format.zero == AffineZero::ZeroPoint;
+  return rows * scales_per_row(format, cols) *
+         static_cast<std::int64_t>(are_bytes ? 1 : dtype_size(format.scale_dtype));
+}
+
 bool has_biases(const WeightFormat& format) {
-  return format.kind == WeightKind::Affine;
+  return (format.kind == WeightKind::Affine && format.zero != AffineZero::MidCode) ||
+         (format.kind == WeightKind::Fp4 && format.has_tensor_scale);
 }
 
 }  // namespace moeflux

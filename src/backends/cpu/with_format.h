@@ -49,6 +49,8 @@ template <class Decoders, class Visit>
         visit.template operator()<typename Decoders::template OfCodes<Bits>>();
       });
       return true;
+    case WeightKind::Fp4:
+      return false;
   }
   return false;
 }
