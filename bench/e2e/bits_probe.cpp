@@ -83,7 +83,7 @@ class Probe {
     options.n_sessions = kSessions;
     options.max_drafts = 2;
     options.elastic = false;
-    options.cpu_isa = arguments.isa;
+    options.isa = arguments.isa;
     options.precision = arguments.precision;
     options.memory_bytes = arguments.memory_bytes;
     return options;
