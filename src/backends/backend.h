@@ -130,6 +130,8 @@ struct BackendInfo {
   // The memory of its own that these operations take, at any precision.
   std::uint64_t (*scratch_needed)(const WidestOps& ops, int n_threads);
   std::unique_ptr<Backend> (*make)(const BackendOptions& options);  // throws Error
+  // Whether experts are read straight into its memory. Else they come through pinned memory.
+  bool is_reached_by_host = true;
 };
 std::span<const BackendInfo> backend_list();
 

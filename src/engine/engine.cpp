@@ -77,6 +77,7 @@ Engine::Engine(std::shared_ptr<const ModelSource> source, const EngineOptions& o
       std::make_unique<ExpertStreamer>(std::move(store), *backend_, budget_,
                                        ExpertStreamer::Options{.cache_bytes = plan_.cache_bytes,
                                                                .min_slots = plan_.min_slots,
+                                                               .host_bytes = plan_.tier_bytes,
                                                                .policy = options.cache_policy,
                                                                .reader = std::move(reader),
                                                                .reads_at_once = reads_at_once});

@@ -4,8 +4,9 @@
 
 #include "base/memory_limits.h"
 #include "base/processors.h"
-#include "experts/expert_store.h"
+#include "experts/streamer.h"
 #include "io/make_reader.h"
+#include "io/measure_reader.h"
 
 namespace moeflux {
 
@@ -21,17 +22,20 @@ std::int64_t session_length(const EngineOptions& options, const ModelConfig& con
 
 MemoryPlan plan_engine(const ModelConfig& config, const ModelSizes& sizes,
                        const EngineOptions& options, std::uint64_t reader_bytes) {
-  return plan_memory(config, sizes,
-                     {.memory_bytes = memory_ceiling(options),
-                      .context_length = session_length(options, config),
-                      .kv_type = options.kv_type,
-                      .n_sessions = options.n_sessions,
-                      .n_checkpoints = options.n_checkpoints,
-                      .max_drafts = options.max_drafts,
-                      .max_batch = options.max_batch,
-                      .reader_bytes = reader_bytes,
-                      .n_threads = thread_count_or_default(options.n_threads),
-                      .other_bytes = options.other_bytes});
+  const int reads_at_once = options.reads_at_once.value_or(kMostReadsAtOnce);
+  return plan_memory(
+      config, sizes,
+      {.memory_bytes = memory_ceiling(options),
+       .context_length = session_length(options, config),
+       .kv_type = options.kv_type,
+       .n_sessions = options.n_sessions,
+       .n_checkpoints = options.n_checkpoints,
+       .max_drafts = options.max_drafts,
+       .max_batch = options.max_batch,
+       .reader_bytes = reader_bytes,
+       .tier_slots = find_backend().is_reached_by_host ? 0 : tier_slots(reads_at_once),
+       .n_threads = thread_count_or_default(options.n_threads),
+       .other_bytes = options.other_bytes});
 }
 
 namespace {

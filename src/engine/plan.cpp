@@ -116,6 +116,7 @@ MemoryPlan plan_with_batch(const ModelConfig& config, const ModelSizes& sizes,
   plan.draft_bytes = static_cast<std::uint64_t>(options.n_sessions) *
                      Decoder::bytes_needed(config, plan.max_batch, options.max_drafts);
   plan.reader_bytes = options.reader_bytes;
+  plan.tier_bytes = floor_bytes(sizes.slots, options.tier_slots);
   plan.program_bytes = sizes.program_bytes + options.other_bytes;
   for (const SlotClass& each : sizes.slots)
     plan.slot_bytes = std::max<std::uint64_t>(plan.slot_bytes, each.slot_bytes);

@@ -59,6 +59,7 @@ struct PlanOptions {
   std::int64_t max_batch = 0;       // tokens per forward pass; 0: as many as pay
   std::uint64_t min_slots = 0;      // experts that must be in memory at once; 0: top_k
   std::uint64_t reader_bytes = 0;   // buffers of the reader
+  std::uint64_t tier_slots = 0;     // of each size, of pinned memory between device and drive
   int n_threads = 1;                // each has scratch of its own
   std::uint64_t other_bytes = 0;    // of the ceiling, not the engine's
 };
@@ -73,6 +74,7 @@ struct MemoryPlan {
   int max_drafts = 0;
   std::uint64_t draft_bytes = 0;  // to make them; the states to go back to are context
   std::uint64_t reader_bytes = 0;
+  std::uint64_t tier_bytes = 0;     // of pinned memory between device and drive
   std::uint64_t program_bytes = 0;  // and what is beside the engine
   std::uint64_t slot_bytes = 0;     // of the largest expert
   std::uint64_t min_slots = 0;      // of each size
@@ -83,7 +85,7 @@ struct MemoryPlan {
 
   std::uint64_t scratch_bytes() const { return workspace_bytes + kernel_bytes; }
   std::uint64_t fixed_bytes() const {
-    return dense_bytes + context_bytes + scratch_bytes() + draft_bytes + reader_bytes +
+    return dense_bytes + context_bytes + scratch_bytes() + draft_bytes + reader_bytes + tier_bytes +
            program_bytes;
   }
   // With the shortest passes and no drafts, where the plan was free to choose.

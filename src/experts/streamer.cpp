@@ -46,8 +46,7 @@ std::unique_ptr<ExpertReader> ExpertStreamer::make_expert_reader(MemoryBudget& b
     return std::make_unique<DriveReader>(store_, std::move(files), reads_at_once_, n_tags, stats_);
   };
   if (cache_.n_slots() == 0 || cache_.buffer().host() != nullptr) return drive(cache_.n_slots());
-  // As many experts as the drive moves at once, while as many are copied.
-  const std::uint64_t least = store_.floor_bytes(2 * static_cast<std::size_t>(reads_at_once_));
+  const std::uint64_t least = store_.floor_bytes(tier_slots(reads_at_once_));
   const SlotCounts slots = store_.slots_for(std::max(options.host_bytes, least));
   tier_reservation_ = budget.reserve("expert host tier", store_.bytes_of(slots));
   std::size_t n_slots = 0;

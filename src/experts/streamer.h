@@ -67,6 +67,12 @@ class ExpertLease {
   int index_;
 };
 
+// Slots of each size that a tier of pinned memory needs: as many experts as the drive moves at
+// once, while as many are copied.
+constexpr std::size_t tier_slots(int reads_at_once) {
+  return 2 * static_cast<std::size_t>(reads_at_once < 1 ? 1 : reads_at_once);
+}
+
 class ExpertStreamer {
  public:
   struct Options {

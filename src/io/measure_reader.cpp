@@ -146,7 +146,7 @@ int fewest_that_keep_busy(std::span<const DepthSpeed> speeds) {
 int reads_to_keep_busy(const std::vector<std::string>& paths, const ReaderOptions& options,
                        const MeasureOptions& measure) {
   constexpr int kRounds = 2;  // interleaved, so that a slow moment hits all
-  std::array<DepthSpeed, 4> speeds{{{1, 0}, {2, 0}, {4, 0}, {8, 0}}};
+  std::array<DepthSpeed, 4> speeds{{{1, 0}, {2, 0}, {4, 0}, {kMostReadsAtOnce, 0}}};
   MeasureOptions each = measure;
   each.max_seconds /= static_cast<double>(kRounds * speeds.size());
   for (int round = 0; round < kRounds; ++round) {

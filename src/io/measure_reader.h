@@ -44,6 +44,7 @@ ReadSpeed measure_reader(const std::vector<std::string>& paths, const ReaderOpti
 // How many records in flight keep the drive busy: the fewest that come close to the best speed of
 // 1, 2, 4 and 8. More have to wait for each other inside the drive, and some drives report none
 // before all are done. Takes about max_seconds.
+inline constexpr int kMostReadsAtOnce = 8;
 int reads_to_keep_busy(const std::vector<std::string>& paths, const ReaderOptions& options,
                        const MeasureOptions& measure);
 

@@ -23,7 +23,8 @@ const bool is_added = [] {
                  return std::make_unique<TestDevice>(
                      make_backend(options, "cpu"),
                      TestDeviceOptions{.drives_experts = wanted() == "device"});
-               }});
+               },
+               .is_reached_by_host = false});
   return true;
 }();
 

@@ -1,6 +1,7 @@
 #include "support/test_device.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <stdexcept>
@@ -202,8 +203,21 @@ void TestDevice::enqueue(std::function<void()> work) {
   has_work_.notify_one();
 }
 
+// As bytes; those between members are no part of an operation.
+template <class Op>
+void TestDevice::record(Op op) {
+  if (list_ == nullptr) return;
+#if __has_builtin(__builtin_clear_padding)
+  __builtin_clear_padding(&op);
+#endif
+  std::string bytes(sizeof op, '\0');
+  std::memcpy(bytes.data(), &op, sizeof op);
+  list_->push_back(std::move(bytes));
+}
+
 template <class Op>
 void TestDevice::enqueue_op(const Op& op, void (Backend::*run)(const Op&)) {
+  record(op);
   enqueue([this, run, op = resolved(op)] { (kernels_.get()->*run)(op); });
 }
 
@@ -241,6 +255,7 @@ void TestDevice::parallel_for(std::int64_t n, const std::function<void(std::int6
 void TestDevice::upload(std::span<const std::byte> from, const Bytes& to) {
   if (from.size() != to.size) throw std::logic_error("an upload of another size");
   if (from.empty()) return;
+  record(to);
   enqueue([bytes = std::vector(from.begin(), from.end()), out = at(to)] {
     std::memcpy(out, bytes.data(), bytes.size());
   });
@@ -249,17 +264,20 @@ void TestDevice::upload(std::span<const std::byte> from, const Bytes& to) {
 void TestDevice::download(const Bytes& from, std::span<std::byte> to) {
   if (to.size() != from.size) throw std::logic_error("a download of another size");
   if (to.empty()) return;
+  record(from);
   enqueue([in = at(from), to] { std::memcpy(to.data(), in, to.size()); });
 }
 
 void TestDevice::copy(const Bytes& from, const Bytes& to) {
   if (from.size != to.size) throw std::logic_error("a copy of another size");
   if (from.empty()) return;
+  record(std::array{from, to});
   enqueue([in = at(from), out = at(to), size = from.size] { std::memmove(out, in, size); });
 }
 
 void TestDevice::clear(const Bytes& bytes) {
   if (bytes.empty()) return;
+  record(bytes);
   enqueue([out = at(bytes), size = bytes.size] { std::memset(out, 0, size); });
 }
 
@@ -288,14 +306,17 @@ void TestDevice::run_transfers(Mark until) {
 }
 
 void TestDevice::matmuls(std::span<const MatmulOp> ops) {
+  for (const MatmulOp& op : ops) record(op);
   enqueue([this, list = resolved(ops)] { kernels_->matmuls(list); });
 }
 
 void TestDevice::ffns(std::span<const FfnOp> ops) {
+  for (const FfnOp& op : ops) record(op);
   enqueue([this, list = resolved(ops)] { kernels_->ffns(list); });
 }
 
 void TestDevice::experts(const ExpertsOp& op) {
+  record(op);
   ExpertsOp of_executor = op;
   resolve_all(of_executor.h, of_executor.ids, of_executor.gate_bias, of_executor.up_bias,
               of_executor.down_bias, of_executor.hidden, of_executor.out);

@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -34,6 +35,9 @@ class TestDevice final : public Backend {
 
   std::string name() const override { return "test device on " + kernels_->name(); }
   std::uint64_t n_executed() const { return n_done_; }
+  // Every operation and copy from now on is also put down here, with all of its operands; null:
+  // no longer.
+  void record_to(std::vector<std::string>* list) { list_ = list; }
 
   std::unique_ptr<Buffer> allocate(std::uint64_t bytes, MemoryKind kind, Backing backing) override;
   void discard(const Bytes& bytes) override;
@@ -84,6 +88,8 @@ class TestDevice final : public Backend {
   void enqueue(std::function<void()> work);
   template <class Op>
   void enqueue_op(const Op& op, void (Backend::*run)(const Op&));
+  template <class Op>
+  void record(Op op);
   void execute();
   void run_experts(const ExpertsOp& op);
   void run_expert(const ExpertsOp& op, int expert, std::span<const std::int32_t> ids);
@@ -92,6 +98,7 @@ class TestDevice final : public Backend {
   std::unique_ptr<Backend> kernels_;
   TestDeviceOptions options_;
   std::function<void()> poll_;
+  std::vector<std::string>* list_ = nullptr;
 
   struct Transfer {
     Bytes from, to;

@@ -108,6 +108,9 @@ std::vector<Placement> placements(const PlanReport& report) {
        fmt::format("{} of {} experts", plan.n_slots, plan.max_slots)},
       {"drive", "routed experts", report.sizes.expert_bytes_total, ""}};
   all.push_back({"memory", "program", plan.program_bytes, "code, tokenizer, index"});
+  if (plan.tier_bytes > 0)
+    all.push_back(
+        {"memory", "tier", plan.tier_bytes, "of pinned memory, between device and drive"});
   if (plan.reader_bytes > 0) all.push_back({"memory", "reader", plan.reader_bytes, "buffers"});
   return all;
 }
@@ -163,6 +166,7 @@ Json to_json(const PlanReport& report) {
           {"kv_bytes", plan.context_bytes},
           {"scratch_bytes", plan.scratch_bytes()},
           {"reader_bytes", plan.reader_bytes},
+          {"tier_bytes", plan.tier_bytes},
           {"expert_bytes_total", report.sizes.expert_bytes_total},
           {"experts_total", plan.max_slots},
           {"slot_bytes", plan.slot_bytes},

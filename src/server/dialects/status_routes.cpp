@@ -30,11 +30,12 @@ Json sampling_json(const SamplingParams& params) {
 }
 
 Json plan_json(const MemoryPlan& plan) {
-  return {{"ceiling", plan.ceiling},       {"dense", plan.dense_bytes},
-          {"context", plan.context_bytes}, {"workspace", plan.scratch_bytes()},
-          {"drafts", plan.draft_bytes},    {"reader", plan.reader_bytes},
-          {"program", plan.program_bytes}, {"expert_cache", plan.cache_bytes},
-          {"expert_slots", plan.n_slots},  {"experts", plan.max_slots}};
+  return {{"ceiling", plan.ceiling},          {"dense", plan.dense_bytes},
+          {"context", plan.context_bytes},    {"workspace", plan.scratch_bytes()},
+          {"drafts", plan.draft_bytes},       {"reader", plan.reader_bytes},
+          {"tier", plan.tier_bytes},          {"program", plan.program_bytes},
+          {"expert_cache", plan.cache_bytes}, {"expert_slots", plan.n_slots},
+          {"experts", plan.max_slots}};
 }
 
 HttpResponse props(const ServerApp& app, const ModelRequest& asked) {
