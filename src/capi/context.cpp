@@ -104,8 +104,8 @@ mf_stats Evaluation::counters() const {
   stats.experts_hit = banks.hits;
   stats.experts_missed = banks.misses;
   stats.bytes_read = all.bytes_read;
-  stats.guessed = all.guessed;
-  stats.guesses_used = all.guesses_used;
+  stats.guessed = all.prefetched;
+  stats.guesses_used = all.prefetches_used;
   return stats;
 }
 

@@ -39,9 +39,9 @@ struct EngineOptions {
   std::string isa = {};          // force an instruction set: "scalar", "avx2", ...; empty: the best
 
   // Streaming of experts; none of it changes a result.
-  std::string cache_policy = std::string(kDefaultPolicy);  // which experts to give up first
+  std::string cache_policy = std::string(kDefaultPolicy);  // which experts to evict first
   ReaderOptions reader = {};
-  std::optional<int> lookahead = {};      // experts per token to guess ahead; empty: as it pays
+  std::optional<int> lookahead = {};      // experts per token to prefetch; empty: as it pays
   std::optional<int> reads_at_once = {};  // experts; empty: as many as keep the drive busy
   std::string profile_directory = {};     // where usage profiles are kept; empty: none is used
   bool preload = false;                   // wait until the cache is warm

@@ -1,6 +1,6 @@
 // Affine matrices in interleaved tiles: the order in which products read them from memory.
 //
-// Sixteen rows are a tile; the last one may have fewer. Each plane of a tile is turned: of the
+// Sixteen rows are a tile; the last one may have fewer. Each plane of a tile is transposed: of the
 // codes, dword c of row r is dword c * n_rows + r; of scales and biases, element g of row r is
 // element g * n_rows + r. A tile takes exactly the bytes of its rows, so a matrix is rearranged
 // where it lies. The lanes of a vector register are then rows, which neither shuffles nor sums

@@ -23,7 +23,7 @@ std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
 }
 
 // Where each piece of the weights goes. A plane lies where its file offset and its address agree
-// modulo a block, so that it can be read straight from the disk into its place.
+// modulo a block, so that it can be read straight from the drive into its place.
 class Layout {
  public:
   std::uint64_t place(const Extent& plane) {

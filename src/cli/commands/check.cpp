@@ -1,4 +1,4 @@
-// moeflux check: reads a whole model from the disk and compares its checksums.
+// moeflux check: reads a whole model from the drive and compares its checksums.
 #include <chrono>
 #include <memory>
 
@@ -84,7 +84,7 @@ int run(const CheckArguments& options, const std::vector<std::string>& arguments
 void add_check_command(CommandLine& line) {
   const auto options = std::make_shared<CheckArguments>();
   Command& command =
-      line.add("check", "Read all of a model from the disk and compare its checksums.");
+      line.add("check", "Read all of a model from the drive and compare its checksums.");
   command.arguments("[MODEL]", 1);
   command.group("Output").flag("--json", options->json, "print JSON");
   add_model_option(command, options->model);

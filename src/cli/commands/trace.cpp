@@ -193,7 +193,7 @@ void add_replay_options(Command& command, TraceOptions& options) {
       .option("--skip", options.skip, "N",
               "tokens, or %, that fill the cache and do not count (default: 20%)")
       .option("--bandwidth", options.bandwidth, "SIZE",
-              "bytes a second of the disk: adds the tokens a second it allows")
+              "bytes a second of the drive: adds the tokens a second it allows")
       .option("--plot", options.plot, "FILE", "draw hit rate against size as SVG");
 }
 

@@ -26,7 +26,7 @@ std::int64_t common_length(std::span<const TokenId> a, std::span<const TokenId> 
 }
 
 void keep_in_memory(Session& session) {
-  const int n_fixed = session.has_checkpoint(0) ? 1 : 0;  // that one is never given up
+  const int n_fixed = session.has_checkpoint(0) ? 1 : 0;  // that one is never evicted
   if (session.is_recurrent() && session.max_checkpoints() > n_fixed) session.checkpoint();
 }
 
@@ -168,7 +168,7 @@ bool SessionSync::load(Session& session, const PrefixKeys& keys, std::int64_t po
 bool SessionSync::load_members(Session& session, const PrefixKeys& keys, std::int64_t position,
                                std::int64_t n_common) {
   for (const Member& member : members(session, keys, position)) {
-    // The rows of a common beginning are the same bytes; the state is another one.
+    // The rows of a common prefix are the same bytes; the state is another one.
     if (member.info.name.part == PrefixPart::Kv && member.end <= n_common) {
       store_->touch(member.info.name);
       continue;

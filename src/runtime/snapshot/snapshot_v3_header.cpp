@@ -100,7 +100,7 @@ V3Header v3_header_of(const Session& session, const SnapshotModel& model) {
   header.kv_type = session.kv_type();
   header.n_layers = static_cast<std::uint32_t>(session.n_layers());
   header.length = session.length();
-  // The row of a position needs the token after it; what lies beyond the tokens are guesses.
+  // The row of a position needs the token after it; what lies beyond the tokens are drafts.
   if (session.has_mtp() && session.mtp_start() >= 0) {
     header.mtp_length =
         std::clamp<std::int64_t>(header.length - 1 - session.mtp_start(), 0, session.mtp_length());

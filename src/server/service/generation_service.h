@@ -1,6 +1,6 @@
 // Answers the requests of all dialects with one model. docs/SERVER.md has the whole way of one.
 //
-// Owns the scheduler's thread and all that goes with sessions: beginnings kept in memory and on
+// Owns the scheduler's thread and all that goes with sessions: prefixes kept in memory and on
 // disk, drafts. Everything here may be called by any thread.
 #pragma once
 

@@ -286,7 +286,7 @@ TEST(SnapshotV3, UnknownTokensStayUnknown) {
   EXPECT_EQ(memory_of(to).tokens, std::vector<TokenId>(7, kUnknownToken));
 }
 
-// Rows of the head that belong to no token of the session are guesses.
+// Rows of the head that belong to no token of the session are drafts.
 TEST(SnapshotV3, MtpRowsBeyondTheTokensAreLeftOut) {
   SmallModel model;
   Session from = model.filled(20);
