@@ -4,17 +4,17 @@
 // A matrix has up to three planes: data, scales and biases.
 //   F32, F16, BF16   data: rows x cols elements
 //   Affine           data: each row a little-endian, LSB-first bit stream of cols unsigned codes of
-//                    `bits` bits; scales: [rows, cols / group] of `scale_dtype`. With the `zero`
-//                      Bias       biases like the scales;                      w = scale * code +
-//                      bias MidCode    no biases;                  w = scale * (code - 2^(bits -
-//                      1)) ZeroPoint  biases: [rows, cols / group] bytes;  w = scale * (code -
-//                      byte)
+//                    `bits` bits; scales: [rows, cols / group] of `scale_dtype`. By `zero`:
+//   ... Bias         biases like the scales, w = scale * code + bias
+//   ... MidCode      no biases, w = scale * (code - 2^(bits - 1))
+//   ... ZeroPoint    biases: [rows, cols / group] bytes, w = scale * (code - byte)
+//
 //   Fp8Block         data: E4M3 bytes; scales: [ceil(rows/block), ceil(cols/block)] of
-//                    `scale_dtype`;                            w = value * scale of its block
+//                    `scale_dtype`; w = value * scale of its block
 //   Fp4              data: as of Affine with 4 bits, each code an E2M1 number; scales:
 //                    [rows, cols / group] bytes: E8M0 (scale_dtype U8) or F8E4M3; biases: none, or
 //                    with `has_tensor_scale` one F32 for the whole matrix;
-//                                                  w = value * (scale * that) of its group
+//                    w = value * (scale * that), the scale being that of its group
 // No plane is assumed to be aligned.
 //
 // The rows of an Affine or Fp4 matrix may lie in interleaved tiles (quant/interleave.h): the same
