@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cmath>
+#include <filesystem>
 #include <numeric>
 
 #include <gtest/gtest.h>
