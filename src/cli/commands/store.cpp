@@ -113,7 +113,7 @@ int run(const StoreArguments& options, const std::vector<std::string>& arguments
 
 void add_store_command(CommandLine& line) {
   const auto options = std::make_shared<StoreArguments>();
-  Command& command = line.add("store", "See, check and empty the store of prompts already read.");
+  Command& command = line.add("store", "List, verify and clear the prefix store.");
   command.arguments("[ls | clear | verify]", 1);
   command.group("Options")
       .option("--prefix-store", options->directory, "DIR",
