@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a build and its tests do not see. `make lint` runs it; CI does after the tests.
 
-  scripts/lint.py [--part 1/4] [--minutes 4] [--all] [--jobs N] [STEP ...]
+  scripts/lint.py [--part 1/4] [--minutes 3] [--all] [--jobs N] [STEP ...]
 
 Steps, all of them unless some are named:
   format   every file is as clang-format 14 writes it
@@ -248,7 +248,7 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("steps", nargs="*", metavar="STEP", help=", ".join(STEPS))
     parser.add_argument("--part", type=fractions.Fraction, default=fractions.Fraction(1, 4))
-    parser.add_argument("--minutes", type=float, default=4)
+    parser.add_argument("--minutes", type=float, default=3)
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     options = parser.parse_args()
