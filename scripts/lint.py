@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a build and its tests do not see. `make lint` runs it; CI does after the tests.
+"""What a build and its tests do not see. `make lint` runs it; CI runs a part of it after the tests.
 
   scripts/lint.py [--part 1/4] [--minutes 3] [--all] [--jobs N] [STEP ...]
 
