@@ -55,14 +55,14 @@ std::optional<Value> own_attribute(Runtime& runtime, const Value& object, std::s
   if (object.is(Kind::Function) && name == "name") {
     return runtime.string(object.as<FunctionObject>().name);
   }
-  const MethodEntry* method = find_method(object.kind(), name);
+  const Builtin* method = find_method(object.kind(), name);
   if (method == nullptr) return std::nullopt;
   if (!may_call(*method, object)) {
     return runtime.undefined(
         fmt::format("access to attribute '{}' of '{}' object is unsafe.", name, type_name(object)));
   }
   return runtime.function(std::string(name), [&runtime, object, method](Arguments& arguments) {
-    return method->body(runtime, object, arguments);
+    return method->call(runtime, object, arguments);
   });
 }
 
@@ -236,7 +236,7 @@ Value get_slice(Runtime& runtime, const Value& object, const Value& start, const
   for (std::uint64_t i = 0; i < bounds.count; ++i, at += bounds.step) {
     items.push_back(source[static_cast<std::size_t>(at)]);
   }
-  return object.is(Kind::Tuple) ? runtime.tuple(std::move(items)) : runtime.list(std::move(items));
+  return runtime.sequence(object.kind(), std::move(items));
 }
 
 // ---- containers

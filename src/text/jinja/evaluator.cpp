@@ -110,8 +110,7 @@ Value Evaluator::eval_node(const SequenceExpr& node) {
   std::vector<Value> items;
   items.reserve(node.items.size());
   for (const ExprPtr& item : node.items) items.push_back(eval(*item));
-  return node.kind == Kind::List ? runtime_.list(std::move(items))
-                                 : runtime_.tuple(std::move(items));
+  return runtime_.sequence(node.kind, std::move(items));
 }
 
 Value Evaluator::eval_node(const DictExpr& node) {
@@ -249,10 +248,10 @@ Value Evaluator::call_with(const CallExpr& node, Arguments arguments) {
   // A method that is called at once needs no function object.
   if (const auto* attribute = std::get_if<AttributeExpr>(&node.callee->node)) {
     const Value object = eval(*attribute->object);
-    const MethodEntry* method = find_method(object.kind(), attribute->name);
+    const Builtin* method = find_method(object.kind(), attribute->name);
     if (method != nullptr && may_call(*method, object)) {
       add_arguments();
-      return method->body(runtime_, object, arguments);
+      return method->call(runtime_, object, arguments);
     }
     const Value callee = get_attribute(runtime_, object, attribute->name);
     add_arguments();
