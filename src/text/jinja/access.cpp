@@ -93,14 +93,7 @@ std::optional<Value> character_at(Runtime& runtime, const MarkedString& text, st
 // object[index], or nothing where Python raises a LookupError or TypeError.
 std::optional<Value> own_item(Runtime& runtime, const Value& object, const Value& index) {
   if (object.is(Kind::Dict)) {
-    switch (index.kind()) {
-      case Kind::List:
-      case Kind::Dict:
-      case Kind::View:
-        return std::nullopt;
-      default:
-        break;
-    }
+    if (index.is(Kind::List) || index.is(Kind::Dict) || index.is(Kind::View)) return std::nullopt;
     const Value* found = object.as<DictObject>().find(index);
     return found != nullptr ? std::optional(*found) : std::nullopt;
   }
@@ -181,17 +174,9 @@ Value slice_string(Runtime& runtime, const Value& object, const Value& start, co
 
 void append_view(Runtime& runtime, const ViewObject& view, std::vector<Value>& items) {
   for (const auto& [key, value] : view.dict->entries()) {
-    switch (view.what) {
-      case ViewObject::What::Keys:
-        items.push_back(key);
-        break;
-      case ViewObject::What::Values:
-        items.push_back(value);
-        break;
-      case ViewObject::What::Items:
-        items.push_back(runtime.tuple({key, value}));
-        break;
-    }
+    items.push_back(view.what == ViewObject::What::Keys     ? key
+                    : view.what == ViewObject::What::Values ? value
+                                                            : runtime.tuple({key, value}));
   }
 }
 

@@ -195,22 +195,10 @@ BoundArguments::BoundArguments(std::string_view function, const Signature& signa
   }
 }
 
-Value BoundArguments::value_or(std::size_t index, Value fallback) const {
-  return has(index) ? *values_[index] : std::move(fallback);
-}
-
-bool BoundArguments::flag(std::size_t index, bool fallback) const {
-  return has(index) ? truthy(*values_[index]) : fallback;
-}
-
 std::int64_t BoundArguments::integer(std::size_t index) const {
   require_defined(*values_[index]);
   if (!values_[index]->is_integral()) wrong_type(index, "an integer");
   return values_[index]->as_int();
-}
-
-std::int64_t BoundArguments::integer_or(std::size_t index, std::int64_t fallback) const {
-  return has(index) ? integer(index) : fallback;
 }
 
 const MarkedString& BoundArguments::text(std::size_t index) const {

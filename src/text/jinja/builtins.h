@@ -36,10 +36,16 @@ class BoundArguments {
   // Absent and none are the same for most optional arguments.
   bool given(std::size_t index) const { return has(index) && !values_[index]->is_none(); }
 
-  Value value_or(std::size_t index, Value fallback) const;
-  bool flag(std::size_t index, bool fallback) const;
+  Value value_or(std::size_t index, Value fallback) const {
+    return has(index) ? *values_[index] : std::move(fallback);
+  }
+  bool flag(std::size_t index, bool fallback) const {
+    return has(index) ? truthy(*values_[index]) : fallback;
+  }
   std::int64_t integer(std::size_t index) const;
-  std::int64_t integer_or(std::size_t index, std::int64_t fallback) const;
+  std::int64_t integer_or(std::size_t index, std::int64_t fallback) const {
+    return has(index) ? integer(index) : fallback;
+  }
   // The argument must be a string.
   const MarkedString& text(std::size_t index) const;
   const MarkedString* text_or_null(std::size_t index) const {

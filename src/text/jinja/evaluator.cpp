@@ -27,7 +27,7 @@ Evaluator::Evaluator(const Tree& tree, Runtime& runtime, const Json& variables)
 
 MarkedString Evaluator::run() {
   TextBuilder output(runtime_);
-  const OutputGuard guard(*this, output);
+  const Temporarily guard(output_, &output);
   exec(tree_.body);
   return output.take();
 }
@@ -98,14 +98,6 @@ Value Evaluator::eval_optional(const ExprPtr& expr) {
   return expr ? eval(*expr) : Value::none();
 }
 
-Value Evaluator::eval_node(const LiteralExpr& node) {
-  return node.value;
-}
-
-Value Evaluator::eval_node(const NameExpr& node) {
-  return lookup(node.name);
-}
-
 Value Evaluator::eval_node(const SequenceExpr& node) {
   std::vector<Value> items;
   items.reserve(node.items.size());
@@ -124,15 +116,8 @@ Value Evaluator::eval_node(const DictExpr& node) {
 
 Value Evaluator::eval_node(const UnaryExpr& node) {
   const Value operand = eval(*node.operand);
-  switch (node.op) {
-    case UnaryOp::Not:
-      return Value::boolean(!truthy(operand));
-    case UnaryOp::Negate:
-      return negate(operand);
-    case UnaryOp::Plus:
-      return plus(operand);
-  }
-  return {};
+  if (node.op == UnaryOp::Not) return Value::boolean(!truthy(operand));
+  return node.op == UnaryOp::Negate ? negate(operand) : plus(operand);
 }
 
 Value Evaluator::eval_node(const BinaryExpr& node) {
@@ -191,10 +176,6 @@ Value Evaluator::eval_node(const SliceExpr& node) {
   const Value stop = eval_optional(node.stop);
   const Value step = eval_optional(node.step);
   return get_slice(runtime_, object, start, stop, step);
-}
-
-Value Evaluator::eval_node(const CallExpr& node) {
-  return call_with(node, {});
 }
 
 Value Evaluator::eval_node(const FilterExpr& node) {
@@ -298,10 +279,10 @@ Value Evaluator::make_macro(const MacroDefinition& macro) {
 Value Evaluator::call_macro(const MacroDefinition& macro, const Ref<Scope>& closure,
                             Arguments& arguments) {
   runtime_.meter.step(16);
-  const ScopeGuard scope(*this, runtime_.heap.make<Scope>(runtime_.meter, closure));
+  const Temporarily scope(scope_, runtime_.heap.make<Scope>(runtime_.meter, closure));
   bind_parameters(macro, arguments);
   TextBuilder output(runtime_);
-  const OutputGuard guard(*this, output);
+  const Temporarily guard(output_, &output);
   exec(macro.body);
   return output.value();
 }

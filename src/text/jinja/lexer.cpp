@@ -412,19 +412,11 @@ std::vector<Token> tokenize(std::string_view source, const std::string& name) {
 }
 
 std::string describe(const Token& token) {
-  switch (token.type) {
-    case TokenType::Data:
-      return "text";
-    case TokenType::String:
-      return "a string";
-    case TokenType::Integer:
-    case TokenType::Float:
-      return "a number";
-    case TokenType::End:
-      return "the end of the template";
-    default:
-      return fmt::format("'{}'", token.text);
-  }
+  if (token.type == TokenType::Data) return "text";
+  if (token.type == TokenType::String) return "a string";
+  if (token.type == TokenType::Integer || token.type == TokenType::Float) return "a number";
+  if (token.type == TokenType::End) return "the end of the template";
+  return fmt::format("'{}'", token.text);
 }
 
 }  // namespace moeflux::jinja
