@@ -8,6 +8,7 @@
 #include "engine/model_plan.h"
 #include "io/make_reader.h"
 #include "io/measure_reader.h"
+#include "source/checksum.h"
 
 namespace moeflux {
 namespace {
@@ -26,7 +27,28 @@ void add_evenly(const ExpertIds& ids, std::vector<ExpertKey>& keys) {
   }
 }
 
+// Names the weights. Only containers carry such a name; of other checkpoints it is made from what
+// changes when the weights do: their files and sizes.
+std::string name_of(const ModelSource& source) {
+  if (!source.fingerprint().empty()) return source.fingerprint();
+  std::string text = dump_json(source.config());
+  for (int i = 0; i < source.n_disk_files(); ++i) {
+    text += fmt::format("|{} {}", source.disk_file(i).path(), source.disk_file(i).size());
+  }
+  return fmt::format("{:016x}", checksum(std::as_bytes(std::span(text))));
+}
+
 }  // namespace
+
+ProfileKeeper::ProfileKeeper(const std::string& directory, const ModelSource& source,
+                             const ExpertIds& experts)
+    : path_(usage_profile_path(directory, name_of(source))),
+      loaded_(UsageProfile::load(path_, name_of(source), experts.n_experts())) {}
+
+void ProfileKeeper::save() {
+  if (n_tokens_ > 0) loaded_.profile.save(path_);
+  n_tokens_ = 0;
+}
 
 Engine::Engine(const std::string& path, const EngineOptions& options)
     : Engine(open_source(path), options) {}

@@ -187,10 +187,10 @@ int run(CommandLine& line, const ConfigArguments& options,
     return show(line, options, {arguments.begin() + (arguments.empty() ? 0 : 1), arguments.end()});
   }
   if (arguments.size() > 1)
-    throw UsageError(fmt::format("unexpected argument \"{}\"", arguments[1]), "config");
+    throw UsageError(fmt::format("unexpected argument \"{}\"", arguments[1]));
   if (action == "path") return paths(line, options);
   if (action == "init") return init(line, options);
-  throw UsageError(fmt::format("config cannot \"{}\", only show, path, init", action), "config");
+  throw UsageError(fmt::format("config cannot \"{}\", only show, path, init", action));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/stopwatch.h"
 #include "engine/measure/measure_speed.h"
 #include "io/measure_reader.h"
 
@@ -14,10 +15,6 @@ namespace moeflux {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
@@ -67,7 +64,7 @@ class Bench {
       } else {
         engine_.prefill(session_, tokens(n));
       }
-      result.seconds += since(start);
+      result.seconds += seconds_since(start);
       measure(machine);
     }
     result.activity = activity_of(engine_) - before;

@@ -55,7 +55,6 @@ struct SchedulerStats {
   std::size_t n_waiting = 0, n_running = 0;
 
   std::uint64_t rows() const { return prompt_rows + decode_rows; }
-  double bytes_per_row() const;
 };
 
 // Which rows the next pass has, as a pure function. Every job that decodes has its row in every

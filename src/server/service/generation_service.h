@@ -63,10 +63,6 @@ class GenerationService {
   std::shared_ptr<Generation> start(const GenerationRequest& request, GenerationSink sink,
                                     const std::function<void()>& accepted);
 
-  // The tokens of a request's prompts, for those who only count them.
-  std::vector<GenerationPrompt> prompts(const GenerationRequest& request) const {
-    return prompt_maker_.make(request);
-  }
   MarkedText render(const GenerationRequest& request) const {
     return prompt_maker_.render(request);
   }
