@@ -1,9 +1,9 @@
 // Where the weights of a model lie in its files. A checkpoint is an index: these types say "these
 // bytes of that file, stored like this", and whoever needs the numbers reads them.
 //
-// Most matrices are stored as the rows of their format, and what is read is what is used. Where they
-// are not (`repack`), the bytes of the extents become those rows when they are loaded: the format,
-// rows and columns are always those of the matrix in memory (decision 0021).
+// Most matrices are stored as the rows of their format, and what is read is what is used. Where
+// they are not (`repack`), the bytes of the extents become those rows when they are loaded: the
+// format, rows and columns are always those of the matrix in memory (decision 0021).
 #pragma once
 
 #include <cstdint>
