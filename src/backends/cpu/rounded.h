@@ -22,8 +22,8 @@
 //   acc = fma(part, s_x, acc)
 //
 // and in the end acc * f. For E2M1, f is half of t, the scale of the whole matrix, or of 1 / t if
-// that divides; else 1. Scales in E4M3 count as s_w / 256, and f 256 times: so they are 16-bit floats
-// of the same bits.
+// that divides; else 1. Scales in E4M3 count as s_w / 256, and f 256 times: so they are 16-bit
+// floats of the same bits.
 #pragma once
 
 #include <cstddef>
