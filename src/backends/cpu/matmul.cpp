@@ -30,7 +30,9 @@ std::int64_t rows_per_task(std::int64_t rows, std::int64_t cols, int n_threads) 
 
 // Up to so many activations repay no decoding into memory first.
 std::int64_t few_activations(const WeightFormat& format) {
-  return format.kind == WeightKind::Affine || format.kind == WeightKind::Fp8Block ? 4 : 8;
+  const bool is_plain = format.kind == WeightKind::F32 || format.kind == WeightKind::F16 ||
+                        format.kind == WeightKind::BF16;
+  return is_plain ? 8 : 4;
 }
 
 // Decoded rows start at cache lines, an odd number of them apart: rows of a power of two would all
