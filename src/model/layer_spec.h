@@ -22,6 +22,7 @@ struct AttentionSpec {
   int d_head = 0;
   bool has_output_gate = false;  // the query projection also yields a sigmoid gate for the output
   QkNorm qk_norm = QkNorm::None;
+  float qkv_limit = 0;        // normed queries, normed keys and values are clamped to it; 0: not
   bool has_bias = false;      // of the query, key and value projections
   bool has_out_bias = false;  // of the output projection
   bool has_sinks = false;     // a learned score per head takes part in the softmax
@@ -121,6 +122,7 @@ using FfnSpec = std::variant<DenseFfnSpec, MoeSpec>;
 struct LayerSpec {
   MixerSpec mixer;
   FfnSpec ffn;
+  bool has_post_norms = false;  // what mixer and feed-forward add to the stream is normed first
 };
 
 }  // namespace moeflux

@@ -51,6 +51,9 @@ class Checker {
         fmt::format("{} attention heads cannot share {} key-value heads", s.n_heads, s.n_kv_heads));
     size("width of the queries", std::int64_t{s.n_heads} * s.query_head());
     if (s.window != 0) size("attention window", s.window, kMaxContext);
+    that(std::isfinite(s.qkv_limit) && s.qkv_limit >= 0,
+         fmt::format("the limit of queries, keys and values is {}", s.qkv_limit));
+    that(s.qkv_limit == 0 || !s.has_output_gate, "a limit of queries, and a gate among them");
     rope(s.rope, s.d_head, /*least=*/0);
     that(std::isfinite(s.scale) && s.scale > 0,
          fmt::format("the scale of the attention scores is {}", s.scale));

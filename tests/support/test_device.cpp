@@ -114,6 +114,9 @@ void resolve(MatmulOp& op) {
 void resolve(AddOp& op) {
   resolve_all(op.x, op.y);
 }
+void resolve(ClampOp& op) {
+  resolve_all(op.x);
+}
 void resolve(RopeOp& op) {
   resolve_all(op.x, op.positions);
 }

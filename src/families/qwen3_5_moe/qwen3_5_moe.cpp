@@ -177,12 +177,6 @@ class QwenReader : public IndexReader {
   bool are_shifted_;  // stored norm weights already contain the +1
 };
 
-bool head_is_tied(const ModelSource& source) {
-  const JsonFields top(source.config(), source.config_origin());
-  return text_config(source).boolean_or("tie_word_embeddings",
-                                        top.boolean_or("tie_word_embeddings", false));
-}
-
 ModelIndex read_index(const ModelSource& source, const ModelConfig& config) {
   TensorNames names;
   names.trunk = find_prefix(source, {"model.language_model.", "language_model.model.", "model."},
