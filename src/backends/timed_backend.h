@@ -55,6 +55,7 @@ class TimedBackend final : public Backend {
   void rms_norm(const RmsNormOp& op) override;
   void matmuls(std::span<const MatmulOp> ops) override;
   void add(const AddOp& op) override;
+  void softcap(const SoftcapOp& op) override;
   void rope(const RopeOp& op) override;
   void store_kv(const StoreKvOp& op) override;
   void attention(const AttentionOp& op) override;
@@ -75,6 +76,7 @@ class TimedBackend final : public Backend {
     RmsNorm,
     Matmul,
     Add,
+    Softcap,
     Rope,
     StoreKv,
     Attention,
@@ -96,6 +98,7 @@ class TimedBackend final : public Backend {
                                      {"rms_norm"},
                                      {"matmul"},
                                      {"add"},
+                                     {"softcap"},
                                      {"rope"},
                                      {"store_kv"},
                                      {"attention"},

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/json.h"
 #include "model/model_config.h"
@@ -37,5 +38,12 @@ int size_field(const JsonFields& fields, std::string_view key);
 // The sizes that all families call the same; no layers yet.
 ModelConfig read_sizes(const JsonFields& text, std::string_view family);
 int read_layer_count(const JsonFields& text);
+
+// "layer_types", one of `known` for each layer; empty where the config does not have it.
+std::vector<std::string> read_layer_types(const JsonFields& text, int n_layers,
+                                          std::initializer_list<std::string_view> known);
+
+// Which layers have experts: every `decoder_sparse_step`-th but those in `mlp_only_layers`.
+std::vector<bool> read_moe_layers(const JsonFields& text, int n_layers);
 
 }  // namespace moeflux

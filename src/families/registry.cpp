@@ -4,14 +4,16 @@
 #include "base/error.h"
 #include "families/deepseek_v3/deepseek_v3.h"
 #include "families/family.h"
+#include "families/gpt_oss/gpt_oss.h"
 #include "families/qwen3_5_moe/qwen3_5_moe.h"
+#include "families/qwen3_next/qwen3_next.h"
 #include "families/unread_tensors.h"
 
 namespace moeflux {
 namespace {
 
 // The only list of families.
-constexpr std::array<const Family*, 2> kFamilies{&kQwen35Moe, &kDeepseekV3};
+constexpr std::array<const Family*, 4> kFamilies{&kQwen35Moe, &kDeepseekV3, &kGptOss, &kQwen3Next};
 
 std::string known_model_types() {
   std::string list;

@@ -19,8 +19,10 @@ class RopeFields {
   explicit RopeFields(const JsonFields& config);
 
   std::optional<double> number(std::string_view key) const;
+  bool is_proportional() const { return type_ == "proportional"; }
   RopeSpec make(int n_rot, bool interleaved) const;
-  // Of the leading `partial_rotary_factor` of a head, in halves.
+  // Of the leading `partial_rotary_factor` of a head, in halves; "proportional": of the pairs of
+  // the whole head.
   RopeSpec make_partial(int d_head, double default_share) const;
 
   // What the attention of DeepSeek multiplies its softmax scale by: the squared magnitude that
