@@ -54,6 +54,12 @@ struct SoftcapOp {
   float cap;
 };
 
+// x is cut off at -limit and limit.
+struct ClampOp {
+  View x;
+  float limit;
+};
+
 // Rotates the first rope.n_rot values of each head in place.
 struct RopeOp {
   const RopeSpec* rope;

@@ -51,6 +51,10 @@ StoredMatrix find_tall_matrix(const ModelSource& source, const std::string& modu
   return matrix;
 }
 
+std::string mtp_layer_prefix(const ModelSource& source, int n_layers) {
+  return fmt::format("{}layers.{}.", trunk_prefix(source), n_layers);
+}
+
 }  // namespace
 
 std::string find_prefix(const ModelSource& source,
@@ -62,6 +66,30 @@ std::string find_prefix(const ModelSource& source,
   std::string tried;
   for (const std::string_view prefix : candidates) tried += fmt::format(" {}{}", prefix, suffix);
   fail(Errc::NotFound, "{}: no such tensor:{}", source.path(), tried);
+}
+
+std::string trunk_prefix(const ModelSource& source) {
+  return find_prefix(source, {"model.", "language_model.model.", "model.language_model."},
+                     "embed_tokens.weight");
+}
+
+bool has_tensors_below(const ModelSource& source, const std::string& prefix) {
+  const auto next = source.tensors().lower_bound(prefix);
+  return next != source.tensors().end() && next->first.starts_with(prefix);
+}
+
+bool has_mtp_layer(const ModelSource& source, int n_layers) {
+  return has_module(source, mtp_layer_prefix(source, n_layers) + "eh_proj");
+}
+
+// The layer's own copies of embedding and head duplicate the trunk's and are not read.
+MtpNames mtp_layer_names(const ModelSource& source, int n_layers) {
+  return {.prefix = mtp_layer_prefix(source, n_layers),
+          .embed_norm = "enorm",
+          .hidden_norm = "hnorm",
+          .fc = "eh_proj",
+          .layer = "",
+          .final_norm = "shared_head.norm"};
 }
 
 IndexReader::IndexReader(const ModelSource& source, const ModelConfig& config, TensorNames names)
@@ -92,8 +120,15 @@ StoredVector IndexReader::norm(const std::string& name, std::int64_t size) const
 
 Layer<Stored> IndexReader::layer(const std::string& p, const LayerSpec& spec, Banks& banks) const {
   Layer<Stored> t;
-  t.mixer_norm = norm(p + "input_layernorm.weight", config_.d_model);
-  t.ffn_norm = norm(p + "post_attention_layernorm.weight", config_.d_model);
+  const auto norm_of = [&](const std::string& name) {
+    return norm(p + name + ".weight", config_.d_model);
+  };
+  t.mixer_norm = norm_of(names_.mixer_norm);
+  t.ffn_norm = norm_of(names_.ffn_norm);
+  if (spec.has_post_norms) {
+    t.mixer_post_norm = norm_of(names_.mixer_post_norm);
+    t.ffn_post_norm = norm_of(names_.ffn_post_norm);
+  }
   if (spec.has_scale) t.scale = find_vector(source_, p + "layer_scalar", 1);
   std::visit([&](const auto& s) { t.mixer = mixer(p, s); }, spec.mixer);
   if (const auto* s = std::get_if<MoeSpec>(&spec.ffn)) {
@@ -219,14 +254,21 @@ Linear<Stored> IndexReader::linear(const std::string& module, std::int64_t rows,
   return t;
 }
 
+// Gate and up by themselves or fused, gate rows first.
 FeedForward<Stored> IndexReader::ffn(const std::string& p, const DenseFfnSpec& s) const {
   const int d = config_.d_model;
-  return {
-      .spec = s,
-      .gate = linear(p + "gate_proj", s.d_ff, d, s.has_bias),
-      .up = linear(p + "up_proj", s.d_ff, d, s.has_bias),
-      .down = linear(p + "down_proj", d, s.d_ff, s.has_bias),
-  };
+  const Linear<Stored> down = linear(p + "down_proj", d, s.d_ff, s.has_bias);
+  if (!s.has_bias && has_module(source_, p + "gate_up_proj")) {
+    const StoredMatrix fused = find_matrix(source_, p + "gate_up_proj", 2 * s.d_ff, d);
+    return {.spec = s,
+            .gate = {fused.slice(0, s.d_ff), {}},
+            .up = {fused.slice(s.d_ff, s.d_ff), {}},
+            .down = down};
+  }
+  return {.spec = s,
+          .gate = linear(p + "gate_proj", s.d_ff, d, s.has_bias),
+          .up = linear(p + "up_proj", s.d_ff, d, s.has_bias),
+          .down = down};
 }
 
 Moe<Stored> IndexReader::moe(const std::string& p, const MoeSpec& s, Banks& banks) const {

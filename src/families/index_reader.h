@@ -19,6 +19,10 @@ std::string find_prefix(const ModelSource& source,
                         std::initializer_list<std::string_view> candidates,
                         std::string_view suffix);
 
+// Of embedding, layers and final norm.
+std::string trunk_prefix(const ModelSource& source);
+bool has_tensors_below(const ModelSource& source, const std::string& prefix);
+
 // Of the head for multi-token prediction, below its prefix.
 struct MtpNames {
   std::string prefix;
@@ -32,6 +36,8 @@ struct MtpNames {
 struct TensorNames {
   std::string trunk = "model.";  // prefix of embedding, layers and final norm
   // Below a layer.
+  std::string mixer_norm = "input_layernorm", mixer_post_norm = "post_self_attn_layernorm";
+  std::string ffn_norm = "post_attention_layernorm", ffn_post_norm = "post_mlp_layernorm";
   std::string attention = "self_attn.";
   std::string delta = "linear_attn.";
   std::string mlp = "mlp.";
@@ -49,6 +55,11 @@ struct TensorNames {
   std::string gate = "gate_proj", up = "up_proj", down = "down_proj";
   MtpNames mtp = {};
 };
+
+// A head that is a layer behind the trunk's, as of DeepSeek and GLM. Many checkpoints announce it
+// in the config and leave its tensors out.
+bool has_mtp_layer(const ModelSource& source, int n_layers);
+MtpNames mtp_layer_names(const ModelSource& source, int n_layers);
 
 class IndexReader {
  public:

@@ -97,14 +97,17 @@ using Mixer = std::variant<Attention<Form>, GatedDelta<Form>, LatentAttention<Fo
 template <class Form>
 using FfnBlock = std::variant<FeedForward<Form>, Moe<Form>>;
 
-// x <- x + mixer(norm(x)); x <- (x + ffn(norm(x))) * scale
+// x <- x + mixer(norm(x)); x <- (x + ffn(norm(x))) * scale, where what is added may have a norm of
+// its own
 template <class Form>
 struct Layer {
   typename Form::Vector mixer_norm;  // [d_model]
   Mixer<Form> mixer;
-  typename Form::Vector ffn_norm;  // [d_model]
+  typename Form::Vector mixer_post_norm;  // [d_model]
+  typename Form::Vector ffn_norm;         // [d_model]
   FfnBlock<Form> ffn;
-  typename Form::Vector scale;  // [1]
+  typename Form::Vector ffn_post_norm;  // [d_model]
+  typename Form::Vector scale;          // [1]
 };
 
 // Multi-token prediction: drafts token t+2 from the trunk's output at t and the embedding of token

@@ -22,6 +22,7 @@ struct AttentionSpec {
   int d_head = 0;
   bool has_output_gate = false;  // the query projection also yields a sigmoid gate for the output
   QkNorm qk_norm = QkNorm::None;
+  float qkv_limit = 0;           // normed queries, normed keys and values are clamped to it; 0: not
   bool has_value_norm = false;   // of each head, without weights
   bool values_are_keys = false;  // values come from the key projection, before its norm
   bool has_bias = false;         // of the query, key and value projections
@@ -128,7 +129,8 @@ using FfnSpec = std::variant<DenseFfnSpec, MoeSpec>;
 struct LayerSpec {
   MixerSpec mixer;
   FfnSpec ffn;
-  bool has_scale = false;  // a learned factor of the stream after this layer
+  bool has_post_norms = false;  // what mixer and feed-forward add to the stream is normed first
+  bool has_scale = false;       // a learned factor of the stream after this layer
 };
 
 }  // namespace moeflux

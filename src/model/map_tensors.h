@@ -71,12 +71,14 @@ class TensorMapper {
   }
   template <class From>
   Layer<To> operator()(const Layer<From>& t) {
-    const auto& [mixer_norm, mixer, ffn_norm, ffn, scale] = t;
+    const auto& [mixer_norm, mixer, mixer_post_norm, ffn_norm, ffn, ffn_post_norm, scale] = t;
     return {
         place_(mixer_norm),
         std::visit([&](const auto& block) -> Mixer<To> { return (*this)(block); }, mixer),
+        place_(mixer_post_norm),
         place_(ffn_norm),
         std::visit([&](const auto& block) -> FfnBlock<To> { return (*this)(block); }, ffn),
+        place_(ffn_post_norm),
         place_(scale),
     };
   }

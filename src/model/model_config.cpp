@@ -52,6 +52,9 @@ class Checker {
     size("width of the queries", std::int64_t{s.n_heads} * s.query_head());
     that(!s.values_are_keys || s.has_value_norm, "values that are keys need a norm");
     if (s.window != 0) size("attention window", s.window, kMaxContext);
+    that(std::isfinite(s.qkv_limit) && s.qkv_limit >= 0,
+         fmt::format("the limit of queries, keys and values is {}", s.qkv_limit));
+    that(s.qkv_limit == 0 || !s.has_output_gate, "a limit of queries, and a gate among them");
     rope(s.rope, s.d_head, /*least=*/0);
     that(std::isfinite(s.scale) && s.scale > 0,
          fmt::format("the scale of the attention scores is {}", s.scale));

@@ -114,7 +114,8 @@ void Forward::run_layers(std::span<const Span> batch, const std::function<bool()
   end_device_experts();
 }
 
-// x <- x + mixer(norm(x)); x <- x + ffn(norm(x))
+// x <- x + mixer(norm(x)); x <- (x + ffn(norm(x))) * scale, where what is added may have a norm of
+// its own
 void Forward::layer(const Layer<Resident>& layer, std::span<const Rows> rows, const View& x) {
   const Stopwatch stopwatch(layer_ns_[static_cast<std::size_t>(layer_index_)]);
   mix_in_slices(layer, rows, x);
@@ -124,6 +125,7 @@ void Forward::layer(const Layer<Resident>& layer, std::span<const Rows> rows, co
   const View y = frame.floats(x.rows, x.cols);
   norm(x, layer.ffn_norm, h);
   std::visit([&](const auto& ffn) { feed(ffn, {.x = x, .h = h, .out = y}); }, layer.ffn);
+  if (!layer.ffn_post_norm.empty()) norm(y, layer.ffn_post_norm, y);
   backend_.add({.x = y, .y = x, .scale = layer.scale});
 }
 
@@ -159,6 +161,7 @@ void Forward::mix_in_slices(const Layer<Resident>& layer, std::span<const Rows> 
     const MixerRows mixed{slice_, h.row_range(0, n), y.row_range(0, n)};
     norm(x_slice, layer.mixer_norm, mixed.h);
     std::visit([&](const auto& mixer) { mix(mixer, mixed); }, layer.mixer);
+    if (!layer.mixer_post_norm.empty()) norm(mixed.out, layer.mixer_post_norm, mixed.out);
     backend_.add({.x = mixed.out, .y = x_slice});
   }
 }

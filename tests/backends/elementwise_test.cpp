@@ -225,6 +225,14 @@ TEST(Combine, AgainstDouble) {
   }
 }
 
+TEST(Clamp, CutsOffAtBothEnds) {
+  test::for_each_backend([](Backend& backend, const std::string& what) {
+    std::vector<float> x{-3, -2, 0.5f, 9, 2, -2.5f, 1, 9};  // rows of 3, 4 apart
+    backend.clamp({.x = operand(x.data(), 2, 3, 4), .limit = 2});
+    EXPECT_EQ(x, (std::vector<float>{-2, -2, 0.5f, 9, 2, -2, 1, 9})) << what;
+  });
+}
+
 TEST(Add, IsExact) {
   Random random(2);
   test::for_each_backend([&](Backend& backend, const std::string&) {

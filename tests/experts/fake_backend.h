@@ -136,6 +136,7 @@ class FakeBackend final : public Backend {
   void rope(const RopeOp&) override { no(); }
   void store_kv(const StoreKvOp&) override { no(); }
   void attention(const AttentionOp&) override { no(); }
+  void clamp(const ClampOp&) override { no(); }
   void short_conv(const ShortConvOp&) override { no(); }
   void gated_delta(const GatedDeltaOp&) override { no(); }
   void latent_attention(const LatentAttentionOp&) override { no(); }

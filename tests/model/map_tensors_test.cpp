@@ -113,6 +113,16 @@ TEST(MapTensors, VisitsPartsOfAModel) {
   EXPECT_TRUE(names(ModelTensors<Stored>{}).empty());
 }
 
+TEST(MapTensors, VisitsNormsOfWhatIsAdded) {
+  Layer<Stored> layer = attention_layer();
+  layer.mixer_post_norm = vector("mixer_post_norm");
+  layer.ffn_post_norm = vector("ffn_post_norm");
+  EXPECT_EQ(names(layer),
+            (std::vector<std::string>{"mixer_norm", "q", "k", "v", "o", "q_norm", "k_norm",
+                                      "mixer_post_norm", "ffn_norm", "router", "gate", "up", "down",
+                                      "ffn_post_norm"}));
+}
+
 TEST(MapTensors, VisitsBiasesAndSinks) {
   EXPECT_EQ(names(full_layer()), (std::vector<std::string>{"q",           "q.bias",
                                                            "k",           "k.bias",

@@ -117,6 +117,9 @@ void resolve(AddOp& op) {
 void resolve(SoftcapOp& op) {
   resolve_all(op.x);
 }
+void resolve(ClampOp& op) {
+  resolve_all(op.x);
+}
 void resolve(RopeOp& op) {
   resolve_all(op.x, op.positions);
 }

@@ -191,6 +191,15 @@ void CpuBackend::softcap(const SoftcapOp& op) {
   });
 }
 
+void CpuBackend::clamp(const ClampOp& op) {
+  pool_.parallel_for(op.x.rows, 64, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      float* x = floats(op.x) + i * op.x.stride;
+      for (std::int64_t c = 0; c < op.x.cols; ++c) x[c] = std::clamp(x[c], -op.limit, op.limit);
+    }
+  });
+}
+
 void CpuBackend::rope(const RopeOp& op) {
   const RopeSpec& rope = *op.rope;
   const int half = rope.n_rot / 2;

@@ -28,6 +28,10 @@ void Forward::mix(const Attention<Resident>& a, const MixerRows& rows) {
     norm(k, a.k_norm, k);
   }
 
+  if (s.qkv_limit > 0) {
+    for (const View& x : {q, k, v}) backend_.clamp({.x = x, .limit = s.qkv_limit});
+  }
+
   const View attended = frame.floats(n, s.q_dim());
   for (const Rows& r : rows.sessions) {
     const auto& cache = std::get<AttentionState>(*r.state);
