@@ -338,7 +338,8 @@ ExpertBank IndexReader::experts(const std::string& mlp, const MoeSpec& s) const 
 
 ExpertBank IndexReader::alternating_experts(const std::string& mlp, const MoeSpec& s) const {
   const auto stack = [&](const char* module, std::int64_t rows, std::int64_t cols) {
-    return find_stacked_matrices(source_, mlp + module, s.n_experts, rows, cols);
+    return find_stacked_matrices(source_, mlp + module, s.n_experts, rows, cols,
+                                 FloatStack::Transposed);
   };
   const StoredExpertBank fused = stack("experts.gate_up_proj", 2 * s.d_expert, config_.d_model);
   return {.gate = fused.pick({{.first = 0, .take = 1, .stride = 2, .count = s.d_expert}}),
