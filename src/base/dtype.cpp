@@ -33,6 +33,7 @@ std::string_view dtype_name(DType type) {
 }
 
 std::optional<DType> parse_dtype(std::string_view name) {
+  if (name == "F8_E8M0") return DType::U8;  // exponents alone, which other writers call U8
   for (const auto& [value, known] : kNames) {
     if (known == name) return value;
   }

@@ -33,7 +33,7 @@ constexpr std::size_t dtype_size(DType type) {
   return 0;
 }
 
-// The names safetensors uses: "F32", "BF16", "F8_E4M3", ...
+// The names safetensors uses: "F32", "BF16", "F8_E4M3", ... "F8_E8M0" is read as U8.
 std::string_view dtype_name(DType type);
 std::optional<DType> parse_dtype(std::string_view name);
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <mutex>
 #include <thread>
@@ -24,6 +25,7 @@
 #include "source/checksum.h"
 #include "source/container.h"
 #include "source/flash_moe.h"
+#include "source/read_matrix.h"
 #include "source/safetensors.h"
 
 namespace moeflux {
@@ -45,12 +47,12 @@ class RecordBuilder {
 
  private:
   void copy(const StoredMatrix& from, std::span<const ContainerPlane> planes);
-  void arrange(const ContainerPlane& plane, bool is_interleaved);
+  void arrange(std::span<const ContainerPlane> planes, bool is_interleaved);
   SquaredError requantize(const PlannedMatrix& matrix, int expert,
                           std::span<const ContainerPlane> planes);
 
   const ModelSource& source_;
-  std::vector<std::byte> record_, scratch_;
+  std::vector<std::byte> record_;
   std::vector<float> row_;
   std::vector<SquaredError> errors_;
 };
@@ -75,45 +77,44 @@ std::span<const std::byte> RecordBuilder::build(const PlannedBank& bank,
 
 void RecordBuilder::copy(const StoredMatrix& from, std::span<const ContainerPlane> planes) {
   std::size_t next = 0;
-  for (const Extent& extent : {from.data, from.scales, from.biases}) {
-    if (extent.bytes == 0) continue;
+  const auto place = [&](std::uint64_t bytes) {
     const ContainerPlane& plane = planes[next++];
-    MOEFLUX_ASSERT(plane.bytes == extent.bytes);
-    source_.read(extent, std::span(record_).subspan(plane.offset, plane.bytes));
-    arrange(plane, from.format.is_interleaved);
+    MOEFLUX_ASSERT(plane.bytes == bytes);
+    return std::span(record_).subspan(plane.offset, plane.bytes);
+  };
+  if (from.repack != nullptr) {
+    const LoadedMatrix rows(source_, from);
+    for (const std::span<const std::byte> plane : {rows.data(), rows.scales(), rows.biases()})
+      if (!plane.empty()) std::memcpy(place(plane.size()).data(), plane.data(), plane.size());
+  } else {
+    for (const Extent& extent : {from.data, from.scales, from.biases})
+      if (extent.bytes > 0) source_.read(extent, place(extent.bytes));
   }
   MOEFLUX_ASSERT(next == planes.size());
+  arrange(planes, from.format.is_interleaved);
 }
 
-// A plane of the record that was written in rows or in interleaved tiles becomes what it is to be.
-void RecordBuilder::arrange(const ContainerPlane& plane, bool is_interleaved) {
-  if (plane.is_interleaved == is_interleaved) return;
-  arrange_plane(record_.data() + plane.offset, plane.shape[0], plane.shape[1],
-                dtype_size(plane.dtype), plane.is_interleaved);
+// Planes of the record that were written in rows or in interleaved tiles become what they are to
+// be. The elements of codes, which come first, are dwords whatever their tensor says.
+void RecordBuilder::arrange(std::span<const ContainerPlane> planes, bool is_interleaved) {
+  for (std::size_t i = 0; i < planes.size(); ++i) {
+    const ContainerPlane& plane = planes[i];
+    if (plane.shape.size() < 2 || plane.is_interleaved == is_interleaved) continue;
+    const std::size_t element = i == 0 ? 4 : dtype_size(plane.dtype);
+    const auto row_bytes = plane.bytes / static_cast<std::uint64_t>(plane.shape[0]);
+    arrange_plane(record_.data() + plane.offset, plane.shape[0],
+                  static_cast<std::int64_t>(row_bytes / element), element, plane.is_interleaved);
+  }
 }
 
 SquaredError RecordBuilder::requantize(const PlannedMatrix& matrix, int expert,
                                        std::span<const ContainerPlane> planes) {
   const StoredMatrix from = matrix.source(expert);
-  scratch_.resize(from.bytes());
-  std::size_t used = 0;
-  const auto load = [&](const Extent& extent) -> const std::byte* {
-    if (extent.bytes == 0) return nullptr;
-    const std::span<std::byte> out = std::span(scratch_).subspan(used, extent.bytes);
-    source_.read(extent, out);
-    used += extent.bytes;
-    return out.data();
-  };
-  WeightView view{
-      .format = from.format, .rows = from.rows, .cols = from.cols, .block_row0 = from.block_row0};
-  view.data = load(from.data);
-  view.scales = load(from.scales);
-  view.biases = load(from.biases);
-
+  const LoadedMatrix loaded(source_, from);
   row_.resize(static_cast<std::size_t>(from.cols));
   SquaredError sums;
   for (std::int64_t row = 0; row < from.rows; ++row) {
-    decode_row(view, row, row_.data());
+    decode_row(loaded.view(), row, row_.data());
     if (!std::all_of(row_.begin(), row_.end(), [](float w) { return std::isfinite(w); })) {
       fail(Errc::BadInput,
            "{}: tensor \"{}\", expert {}, row {}: a weight is not finite and cannot be quantized",
@@ -127,7 +128,7 @@ SquaredError RecordBuilder::requantize(const PlannedMatrix& matrix, int expert,
     sums.add(quantize_affine_row(row_, matrix.format.bits, matrix.format.group,
                                  {.data = at(0), .scales = at(1), .biases = at(2)}));
   }
-  for (const ContainerPlane& plane : planes) arrange(plane, /*is_interleaved=*/false);
+  arrange(planes, /*is_interleaved=*/false);
   return sums;
 }
 
@@ -255,6 +256,7 @@ std::string identity_of(const ModelSource& source, const ConvertPlan& plan,
       text +=
           fmt::format("{} {} {} {} {}{}\n", matrix.module, bank.n_experts, matrix.rows, matrix.cols,
                       describe(matrix.format), matrix.format.is_interleaved ? " panels" : "");
+      for (const ContainerSpec::Tensor& plane : matrix.planes()) text += plane.name + "\n";
     }
   }
   for (const StripeShare& share : stripes.shares) {
@@ -339,7 +341,7 @@ BankReport report_bank(const PlannedBank& bank, std::size_t index, const Contain
   for (std::size_t i = 0; i < sums.size(); ++i) {
     const PlannedMatrix& matrix = bank.matrices[i];
     report.matrices.push_back({.projection = matrix.projection,
-                               .from = describe(matrix.from.at(0).format),
+                               .from = describe(matrix.from.at(0)),
                                .to = describe(matrix.format),
                                .requantized = matrix.requantized,
                                .relative_error = sums[i].relative()});

@@ -226,6 +226,63 @@ StoredMatrix PlannedMatrix::source(int expert) const {
   return matrix;
 }
 
+namespace {
+
+// The names that the lookups of source/tensor_lookup.h read back as the same format.
+std::vector<ContainerSpec::Tensor> affine_planes(const PlannedMatrix& m) {
+  const WeightFormat& f = m.format;
+  const std::int64_t groups = scales_per_row(f, m.cols);
+  const std::int64_t dwords = data_row_bytes(f, m.cols) / 4;
+  const bool tiled = f.is_interleaved;
+  if (f.zero == AffineZero::Bias) {
+    return {{m.module + ".weight", DType::U32, {m.rows, dwords}, tiled},
+            {m.module + ".scales", f.scale_dtype, {m.rows, groups}, tiled},
+            {m.module + ".biases", f.scale_dtype, {m.rows, groups}, tiled}};
+  }
+  std::vector<ContainerSpec::Tensor> planes{
+      {m.module + ".weight_packed", DType::I32, {m.rows, dwords}, tiled},
+      {m.module + ".weight_scale", f.scale_dtype, {m.rows, groups}, tiled}};
+  if (f.zero == AffineZero::ZeroPoint)
+    planes.push_back({m.module + ".weight_zeros", DType::U8, {m.rows, groups}, tiled});
+  return planes;
+}
+
+std::vector<ContainerSpec::Tensor> fp4_planes(const PlannedMatrix& m) {
+  const WeightFormat& f = m.format;
+  const std::int64_t groups = scales_per_row(f, m.cols);
+  const bool tiled = f.is_interleaved;
+  if (!f.has_tensor_scale && f.scale_dtype == DType::F8E4M3) {  // as MLX has it
+    return {{m.module + ".weight", DType::U32, {m.rows, m.cols / 8}, tiled},
+            {m.module + ".scales", DType::U8, {m.rows, groups}, tiled}};
+  }
+  const bool divides = f.tensor_scale_divides || !f.has_tensor_scale;  // as compressed-tensors
+  std::vector<ContainerSpec::Tensor> planes{
+      {m.module + (divides ? ".weight_packed" : ".weight"), DType::U8, {m.rows, m.cols / 2}, tiled},
+      {m.module + ".weight_scale", f.scale_dtype, {m.rows, groups}, tiled}};
+  if (f.has_tensor_scale)
+    planes.push_back(
+        {m.module + (divides ? ".weight_global_scale" : ".weight_scale_2"), DType::F32, {1}});
+  return planes;
+}
+
+std::vector<ContainerSpec::Tensor> fp8_planes(const PlannedMatrix& m) {
+  const WeightFormat& f = m.format;
+  const std::int64_t per_row = scales_per_row(f, m.cols);
+  const std::int64_t rows_of_scales = (m.rows + rows_per_scale(f) - 1) / rows_per_scale(f);
+  if (f.block_rows == 1 && f.block == 32 && f.scale_dtype == DType::U8) {  // mxfp8, as MLX has it
+    return {{m.module + ".weight", DType::U32, {m.rows, m.cols / 4}},
+            {m.module + ".scales", DType::U8, {m.rows, per_row}}};
+  }
+  const bool is_square = f.block_rows == 0 && f.block != kWholeBlock;
+  const char* suffix = !is_square || f.scale_dtype == DType::F16 ? ".weight_scale"
+                       : f.scale_dtype == DType::U8              ? ".scale"
+                                                                 : ".weight_scale_inv";
+  return {{m.module + ".weight", DType::F8E4M3, {m.rows, m.cols}},
+          {m.module + suffix, f.scale_dtype, {rows_of_scales, per_row}}};
+}
+
+}  // namespace
+
 std::vector<ContainerSpec::Tensor> PlannedMatrix::planes() const {
   const std::string weight = module + ".weight";
   switch (format.kind) {
@@ -235,20 +292,12 @@ std::vector<ContainerSpec::Tensor> PlannedMatrix::planes() const {
       return {{weight, DType::F16, {rows, cols}}};
     case WeightKind::BF16:
       return {{weight, DType::BF16, {rows, cols}}};
-    case WeightKind::Affine: {
-      const std::int64_t groups = scales_per_row(format, cols);
-      return {{weight, DType::U32, {rows, cols * format.bits / 32}, format.is_interleaved},
-              {module + ".scales", format.scale_dtype, {rows, groups}, format.is_interleaved},
-              {module + ".biases", format.scale_dtype, {rows, groups}, format.is_interleaved}};
-    }
-    case WeightKind::Fp8Block: {
-      const std::int64_t block_rows = (rows + format.block - 1) / format.block;
-      return {
-          {weight, DType::F8E4M3, {rows, cols}},
-          {weight + "_scale_inv", format.scale_dtype, {block_rows, scales_per_row(format, cols)}}};
-    }
+    case WeightKind::Affine:
+      return affine_planes(*this);
+    case WeightKind::Fp8Block:
+      return fp8_planes(*this);
     case WeightKind::Fp4:
-      break;
+      return fp4_planes(*this);
   }
   return {};
 }

@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "source/checkpoint_files.h"
+#include "source/quant_settings.h"
 
 namespace moeflux {
 namespace {
@@ -31,7 +32,12 @@ Json container_config(const ModelSource& source, bool has_fp8) {
   }
   config.erase("quantization");
   config.erase("quantization_config");
-  if (has_fp8) {
+  // Dense tensors are copied as they are, so what their format needs beside shapes stays.
+  const Json* block = quantization_block(top);
+  const std::string method = block == nullptr ? "" : block->value("quant_method", "");
+  if (!method.empty() && method != "fp8") {
+    config["quantization_config"] = *block;
+  } else if (has_fp8) {
     const int edge = fp8_block_edge(top);
     config["quantization_config"] = {
         {"quant_method", "fp8"}, {"fmt", "e4m3"}, {"weight_block_size", {edge, edge}}};

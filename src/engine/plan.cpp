@@ -116,6 +116,10 @@ MemoryPlan plan_with_batch(const ModelConfig& config, const ModelSizes& sizes,
   plan.draft_bytes = static_cast<std::uint64_t>(options.n_sessions) *
                      Decoder::bytes_needed(config, plan.max_batch, options.max_drafts);
   plan.reader_bytes = options.reader_bytes;
+  std::uint64_t repack_bytes = 0;
+  for (const SlotClass& each : sizes.slots)
+    repack_bytes = std::max<std::uint64_t>(repack_bytes, each.repack_bytes);
+  plan.reader_bytes += static_cast<std::uint64_t>(options.n_threads) * repack_bytes;
   plan.tier_bytes = floor_bytes(sizes.slots, options.tier_slots);
   plan.program_bytes = sizes.program_bytes + options.other_bytes;
   for (const SlotClass& each : sizes.slots)

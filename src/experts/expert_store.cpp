@@ -1,14 +1,18 @@
 #include "experts/expert_store.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "backends/backend.h"
 #include "base/error.h"
 #include "quant/interleave.h"
 #include "source/checksum.h"
+#include "source/read_matrix.h"
 
 namespace moeflux {
 namespace {
+
+constexpr std::uint64_t kAlignment = 64;
 
 // Bytes between two planes that are cheaper to read than a second read.
 constexpr std::uint64_t kMaxGap = ExpertStore::kBlock;
@@ -97,39 +101,40 @@ SlotCounts slots_for(std::span<const SlotClass> classes, std::uint64_t bytes,
 ExpertStore::ExpertStore(std::shared_ptr<const ModelSource> source,
                          const std::vector<ExpertBank>& banks, const Backend* backend)
     : source_(std::move(source)), ids_(counts(banks)) {
-  std::vector<std::uint64_t> stored(banks.size());  // the largest expert of each bank
-  std::vector<std::size_t> slots(banks.size());
+  std::vector<BankBytes> bytes(banks.size());
   for (std::size_t b = 0; b < banks.size(); ++b) {
     const ExpertBank& bank = banks[b];
     names_.push_back(bank.gate.at(0).name);
-    for (int e = 0; e < bank.gate.count(); ++e) {
-      const std::array<StoredMatrix, 3> matrices{bank.gate.at(e), bank.up.at(e), bank.down.at(e)};
-      stored[b] =
-          std::max(stored[b], matrices[0].bytes() + matrices[1].bytes() + matrices[2].bytes());
-      slots[b] = std::max(slots[b], place(matrices, backend));
-    }
+    for (int e = 0; e < bank.gate.count(); ++e)
+      place({bank.gate.at(e), bank.up.at(e), bank.down.at(e)}, backend, bytes[b]);
   }
-  classify(stored, slots);
+  classify(bytes);
 }
 
 // By the bytes of the weights alone: where an expert lies in its file also moves the size of its
 // slot, by a block or so, and would tear banks apart that are alike.
-void ExpertStore::classify(const std::vector<std::uint64_t>& stored,
-                           const std::vector<std::size_t>& slots) {
+void ExpertStore::classify(const std::vector<BankBytes>& banks) {
   std::vector<std::uint64_t> bytes_of_class;
-  for (std::size_t b = 0; b < stored.size(); ++b) {
-    const auto found = std::find(bytes_of_class.begin(), bytes_of_class.end(), stored[b]);
+  for (std::size_t b = 0; b < banks.size(); ++b) {
+    const auto found = std::find(bytes_of_class.begin(), bytes_of_class.end(), banks[b].stored);
     const auto index = static_cast<std::size_t>(found - bytes_of_class.begin());
     if (found == bytes_of_class.end()) {
-      bytes_of_class.push_back(stored[b]);
+      bytes_of_class.push_back(banks[b].stored);
       classes_.emplace_back();
     }
     SlotClass& each = classes_[index];
-    each.slot_bytes = std::max(each.slot_bytes, slots[b]);
+    each.slot_bytes = std::max(each.slot_bytes, banks[b].slot);
+    each.repack_bytes = std::max(each.repack_bytes, banks[b].repack);
     each.n_experts += static_cast<std::size_t>(ids_.n_experts(static_cast<int>(b)));
     each.banks.push_back(static_cast<int>(b));
     class_of_.push_back(static_cast<int>(index));
   }
+}
+
+std::size_t ExpertStore::repack_bytes() const {
+  std::size_t largest = 0;
+  for (const SlotClass& each : classes_) largest = std::max(largest, each.repack_bytes);
+  return largest;
 }
 
 std::size_t ExpertStore::slot_bytes() const {
@@ -138,8 +143,8 @@ std::size_t ExpertStore::slot_bytes() const {
   return largest;
 }
 
-std::size_t ExpertStore::place(const std::array<StoredMatrix, 3>& matrices,
-                               const Backend* backend) {
+void ExpertStore::place(const std::array<StoredMatrix, 3>& matrices, const Backend* backend,
+                        BankBytes& bank) {
   Expert expert;
   std::vector<Extent> extents;
   for (const StoredMatrix& m : matrices) {
@@ -179,15 +184,38 @@ std::size_t ExpertStore::place(const std::array<StoredMatrix, 3>& matrices,
     MOEFLUX_ASSERT(run != runs.end());
     return run->slot_offset + (plane.offset - run->begin);
   };
+  const bool is_repacked = std::any_of(matrices.begin(), matrices.end(),
+                                       [](const StoredMatrix& m) { return m.repack != nullptr; });
+  Landing landing{.bytes = used, .planes = {}, .how = {}};
+  std::uint64_t end = 0;  // of rows that something was repacked to
+  const auto place_rows = [&](std::uint64_t bytes) {
+    if (bytes == 0) return Weight::kNoPlane;
+    const std::uint64_t at = end;
+    end = (at + bytes + kAlignment - 1) / kAlignment * kAlignment;
+    return at;
+  };
+  std::uint64_t stored = 0;
   for (std::size_t i = 0; i < matrices.size(); ++i) {
     const StoredMatrix& m = matrices[i];
+    stored += m.bytes();
+    landing.planes[i] = {place_of(m.data), place_of(m.scales), place_of(m.biases)};
+    landing.how[i] = m.repack;
+    const PlaneBytes rows = m.in_memory();
+    Planes planes = landing.planes[i];
+    if (is_repacked) planes = {place_rows(rows.data), place_rows(rows.scales), place_rows(rows.biases)};
     expert.matrices[i] = {
         m.format,     backend ? backend->layout_for(m.format, WeightUse::Product) : m.format,
         m.rows,       m.cols,
-        m.block_row0, {place_of(m.data), place_of(m.scales), place_of(m.biases)}};
+        m.block_row0, planes};
+  }
+  if (is_repacked) {
+    expert.landing = static_cast<std::int32_t>(landings_.size());
+    landings_.push_back(std::move(landing));
+    bank.repack = std::max<std::size_t>(bank.repack, used);
   }
   experts_.push_back(expert);
-  return used;
+  bank.stored = std::max(bank.stored, stored);
+  bank.slot = std::max<std::size_t>(bank.slot, std::max(used, round_up(end)));
 }
 
 std::span<const ExpertRead> ExpertStore::reads(ExpertKey key) const {
@@ -222,6 +250,7 @@ ExpertView ExpertStore::view(ExpertKey key, const Buffer& buffer, std::uint64_t 
 void ExpertStore::prepare(ExpertKey key, std::byte* slot) const {
   const Expert& expert = at(key);
   check(expert, slot);
+  if (expert.landing >= 0) repack(key, expert, slot);
   for (const Matrix& m : expert.matrices) {
     if (m.layout == m.format) continue;
     MOEFLUX_ASSERT(m.layout == arranged(m.format, !m.format.is_interleaved));
@@ -230,10 +259,43 @@ void ExpertStore::prepare(ExpertKey key, std::byte* slot) const {
                             .cols = m.cols,
                             .data = slot + m.planes[0],
                             .scales = slot + m.planes[1],
-                            .biases = slot + m.planes[2],
+                            .biases = m.planes[2] == Weight::kNoPlane ? nullptr : slot + m.planes[2],
                             .block_row0 = m.block_row0};
     std::vector<std::byte> scratch(tile_scratch_bytes(m.format, m.cols));
     for (std::int64_t p = 0; p < n_tiles(m.rows); ++p) arrange_tile(stored, p, scratch);
+  }
+}
+
+// Rows take the place of what has landed, which moves out of the way first.
+void ExpertStore::repack(ExpertKey key, const Expert& expert, std::byte* slot) const {
+  const Landing& landing = landings_[static_cast<std::size_t>(expert.landing)];
+  const auto landed = std::make_unique_for_overwrite<std::byte[]>(landing.bytes);
+  std::memcpy(landed.get(), slot, landing.bytes);
+  const auto at = [](const std::byte* base, std::uint64_t offset) {
+    return offset == Weight::kNoPlane ? nullptr : base + offset;
+  };
+  for (std::size_t i = 0; i < expert.matrices.size(); ++i) {
+    const Matrix& m = expert.matrices[i];
+    const Planes& from = landing.planes[i];
+    if (landing.how[i] == nullptr) {
+      const PlaneBytes bytes = plane_bytes(m.format, m.rows, m.cols, m.block_row0);
+      const auto move = [&](std::size_t plane, std::uint64_t n) {
+        if (n > 0) std::memcpy(slot + m.planes[plane], landed.get() + from[plane], n);
+      };
+      move(0, bytes.data);
+      move(1, bytes.scales);
+      move(2, bytes.biases);
+      continue;
+    }
+    const StoredPlanes stored{at(landed.get(), from[0]), at(landed.get(), from[1]),
+                              at(landed.get(), from[2])};
+    const WeightView rows{.format = m.format,
+                          .rows = m.rows,
+                          .cols = m.cols,
+                          .data = at(slot, m.planes[0]),
+                          .scales = at(slot, m.planes[1]),
+                          .biases = at(slot, m.planes[2])};
+    if (!repack_rows(*landing.how[i], stored, rows, 0, m.rows)) refuse_zero_points(name(key));
   }
 }
 

@@ -68,6 +68,16 @@ struct GroupedRow {
   std::int64_t step, scale_size, bias_size;
 };
 
+// Code c of a row.
+std::uint32_t code_at(const WeightFormat& f, const GroupedRow& row, std::int64_t c) noexcept {
+  const std::int64_t bit = c * f.bits;
+  const auto shift = static_cast<int>(bit % 32);
+  std::uint64_t word = load<std::uint32_t>(row.data + bit / 32 * row.step * 4);
+  if (shift + f.bits > 32)
+    word |= std::uint64_t{load<std::uint32_t>(row.data + (bit / 32 + 1) * row.step * 4)} << 32;
+  return static_cast<std::uint32_t>(word >> shift) & ((1u << f.bits) - 1);
+}
+
 // The code that stands for zero, where there is one.
 float zero_code(const WeightFormat& f, const GroupedRow& row, std::int64_t g) noexcept {
   return f.zero == AffineZero::MidCode
@@ -75,9 +85,23 @@ float zero_code(const WeightFormat& f, const GroupedRow& row, std::int64_t g) no
              : static_cast<float>(std::to_integer<std::uint8_t>(*row.bias(g)));
 }
 
+// Groups of any size.
+void decode_odd_row(const WeightView& m, const GroupedRow& r, float* out) noexcept {
+  const WeightFormat& f = m.format;
+  const bool has_bias = f.zero == AffineZero::Bias;
+  for (std::int64_t c = 0; c < m.cols; ++c) {
+    const std::int64_t g = c / f.group;
+    const float scale = decode_one(f.scale_dtype, r.scale(g));
+    const auto code = static_cast<float>(code_at(f, r, c));
+    out[c] = has_bias ? scale * code + decode_one(f.scale_dtype, r.bias(g))
+                      : scale * (code - zero_code(f, r, g));
+  }
+}
+
 void decode_affine_row(const WeightView& m, std::int64_t row, float* out) noexcept {
   const WeightFormat& f = m.format;
   const GroupedRow r(m, row);
+  if (f.group % 32 != 0) return decode_odd_row(m, r, out);
   const std::byte* data = r.data;
   std::array<std::byte, 32> some;  // 32 codes are `bits` dwords
   std::array<float, 8> codes;
@@ -103,10 +127,12 @@ void decode_fp4_row(const WeightView& m, std::int64_t row, float* out) noexcept 
   const GroupedRow r(m, row);
   const float tensor_scale = f.has_tensor_scale ? load<float>(m.biases) : 1.0f;
   for (std::int64_t c = 0; c < m.cols; c += 8) {  // a dword
-    const float scale = decode_one(f.scale_dtype, r.scale(c / f.group)) * tensor_scale;
+    const float scale = decode_one(f.scale_dtype, r.scale(c / f.group));
     auto word = load<std::uint32_t>(r.data + c / 8 * r.step * 4);
-    for (int k = 0; k < 8; ++k, word >>= 4)
-      *out++ = e2m1_to_float(static_cast<std::uint8_t>(word & 15)) * scale;
+    for (int k = 0; k < 8; ++k, word >>= 4) {
+      const float value = e2m1_to_float(static_cast<std::uint8_t>(word & 15)) * scale;
+      *out++ = f.tensor_scale_divides ? value / tensor_scale : value * tensor_scale;
+    }
   }
 }
 
@@ -115,7 +141,8 @@ void decode_fp8_row(const WeightView& m, std::int64_t row, float* out) noexcept 
   const auto scale_size = static_cast<std::int64_t>(dtype_size(f.scale_dtype));
   const std::byte* data = m.data + row * m.cols;
   const std::byte* scales =
-      m.scales + (m.block_row0 + row) / f.block * scales_per_row(f, m.cols) * scale_size;
+      m.scales +
+      (m.block_row0 + row) / rows_per_scale(f) * scales_per_row(f, m.cols) * scale_size;
   for (std::int64_t c = 0; c < m.cols; ++c) {
     const float scale = decode_one(f.scale_dtype, scales + c / f.block * scale_size);
     out[c] = f8e4m3_to_float(std::to_integer<std::uint8_t>(data[c])) * scale;

@@ -77,7 +77,9 @@ void turn(std::byte* plane, std::int64_t rows, std::int64_t cols, std::size_t si
 }  // namespace
 
 WeightFormat arranged(WeightFormat format, bool is_interleaved) {
-  format.is_interleaved = is_interleaved && format.kind == WeightKind::Affine;
+  const bool has_tiles = format.kind == WeightKind::Affine && format.zero == AffineZero::Bias &&
+                         format.group % 32 == 0;
+  format.is_interleaved = is_interleaved && has_tiles;
   return format;
 }
 

@@ -2,14 +2,16 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <utility>
 #include <vector>
 
+#include "base/aligned_buffer.h"
 #include "base/error.h"
 #include "model/map_tensors.h"
-#include "quant/codec.h"
 #include "quant/interleave.h"
 #include "source/checksum.h"
+#include "source/read_matrix.h"
 
 namespace moeflux {
 namespace {
@@ -22,8 +24,8 @@ std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-// Where each piece of the weights goes. A plane lies where its file offset and its address agree
-// modulo a block, so that it can be read straight from the disk into its place.
+// Where each piece of the weights goes. What is read from the disk lies where its file offset and
+// its address agree modulo a block, so that it can be read straight into its place.
 class Layout {
  public:
   std::uint64_t place(const Extent& plane) {
@@ -32,16 +34,37 @@ class Layout {
     used_ = at + plane.bytes;
     return at;
   }
-  std::uint64_t place_floats(std::int64_t n) {
+  std::uint64_t place_bytes(std::uint64_t n) {
     const std::uint64_t at = round_up(used_, kAlignment);
-    used_ = at + static_cast<std::uint64_t>(n) * sizeof(float);
+    used_ = at + n;
     return at;
+  }
+  std::uint64_t place_floats(std::int64_t n) {
+    return place_bytes(static_cast<std::uint64_t>(n) * sizeof(float));
   }
   std::uint64_t bytes() const { return round_up(used_, kAlignment); }
 
  private:
   std::uint64_t used_ = 0;
 };
+
+// The planes of a matrix in memory, kNoPlane for those it does not have.
+struct Places {
+  std::uint64_t data, scales, biases;
+};
+
+// One that is repacked lies anywhere: what is read of it goes elsewhere first.
+Places place(Layout& layout, const StoredMatrix& m) {
+  const PlaneBytes bytes = m.in_memory();
+  const auto plane = [&](const Extent& extent, std::uint64_t n) {
+    if (n == 0) return Weight::kNoPlane;
+    if (m.repack != nullptr) return layout.place_bytes(n);
+    MOEFLUX_ASSERT(extent.bytes == n);
+    return layout.place(extent);
+  };
+  return {plane(m.data, bytes.data), plane(m.scales, bytes.scales),
+          plane(m.biases, bytes.biases)};  // braces evaluate from left to right
+}
 
 // Takes in every read that was started, also when loading fails half-way: the memory they write to
 // must outlive them.
@@ -99,13 +122,14 @@ class Loader {
     if (m.empty()) return {};
     const bool by_rows = std::find(by_rows_.begin(), by_rows_.end(), &m) != by_rows_.end();
     const std::uint64_t begin = layout_.bytes();
+    const Places places = place(layout_, m);
     Weight weight{.format = m.format,
                   .rows = m.rows,
                   .cols = m.cols,
                   .buffer = &memory_,
-                  .data = place(m.data),
-                  .scales = place(m.scales),
-                  .biases = place(m.biases),
+                  .data = places.data,
+                  .scales = places.scales,
+                  .biases = places.biases,
                   .block_row0 = m.block_row0};
     const Weight stored = weight;
     weight.format = backend_.layout_for(m.format, by_rows ? WeightUse::Rows : WeightUse::Product);
@@ -117,8 +141,7 @@ class Loader {
     if (v.empty()) return {};
     std::vector<std::byte> raw(v.data.bytes);
     source_.read(v.data, raw);
-    std::vector<float> values(static_cast<std::size_t>(v.size));
-    decode_floats(v.dtype, raw.data(), v.size, values.data());
+    std::vector<float> values = v.decode(raw.data());
     if (v.columns > 0) transpose(values, v.size / v.columns, v.columns);
     for (float& value : values) value += v.shift;
     const View view{&memory_, layout_.place_floats(v.size), 1, v.size, v.size};
@@ -128,80 +151,126 @@ class Loader {
 
   // Reads all matrices that have been placed.
   void read(const LoadProgress& progress) {
-    for (const Matrix& m : matrices_) total_ += m.source->bytes();
+    for (const Matrix& m : matrices_) total_ += m.source->read_bytes();
     const std::span<const Matrix> all = matrices_;
-    if (memory_.host() != nullptr) {
-      read_piece(all, memory_.host(), 0, progress);
-      return;
-    }
+    const bool in_place = memory_.host() != nullptr;
     std::uint64_t largest = kPieceBytes;
     for (const Matrix& m : all) largest = std::max(largest, m.end - m.begin + 2 * kBlock);
-    const auto staging = backend_.allocate(largest, MemoryKind::Pinned);
+    const auto staging =
+        in_place ? nullptr : backend_.allocate(largest, MemoryKind::Pinned);
     for (std::size_t first = 0, last; first < all.size(); first = last) {
       // The piece begins where addresses and file offsets agree modulo a block.
       const std::uint64_t begin = all[first].begin / kBlock * kBlock;
-      last = first + 1;
-      while (last < all.size() && all[last].end - begin <= largest) ++last;
-      read_piece(all.subspan(first, last - first), staging->host(), begin, progress);
-      // Vectors that lie between the matrices have been uploaded already.
-      for (const Matrix& m : all.subspan(first, last - first)) {
-        for (const Plane& plane : planes_of(m))
-          backend_.copy({staging.get(), plane.offset - begin, plane.extent->bytes},
-                        {&memory_, plane.offset, plane.extent->bytes});
+      std::uint64_t repacked = bytes_to_repack(all[first]);
+      for (last = first + 1; last < all.size(); ++last) {
+        repacked += bytes_to_repack(all[last]);
+        if (repacked > kPieceBytes || (!in_place && all[last].end - begin > largest)) break;
       }
-      backend_.wait_for_all();
+      const std::span<const Matrix> piece = all.subspan(first, last - first);
+      if (in_place) {
+        read_piece(piece, memory_.host(), 0, progress);
+      } else {
+        read_piece(piece, staging->host(), begin, progress);
+        copy_piece(piece, *staging, begin);
+      }
     }
   }
 
  private:
+  // What is read at once where it cannot be read into its place.
   static constexpr std::uint64_t kPieceBytes = std::uint64_t{64} << 20;
 
   struct Matrix {
     const StoredMatrix* source;
-    Weight weight;             // as it lies when it has been read
+    Weight weight;             // as it lies when it has been read and repacked
     WeightFormat layout;       // as it is to lie
     std::uint64_t begin, end;  // in the buffer
   };
+  // What is stored of a matrix, and where it is read to.
   struct Plane {
     const Extent* extent;
-    std::uint64_t offset;  // in the buffer
+    std::byte* to;
   };
 
-  std::uint64_t place(const Extent& plane) {
-    return plane.bytes == 0 ? Weight::kNoPlane : layout_.place(plane);
+  static std::uint64_t bytes_to_repack(const Matrix& m) {
+    return m.source->repack == nullptr ? 0 : m.source->read_bytes() + 3 * kBlock;
   }
 
-  static std::vector<Plane> planes_of(const Matrix& m) {
-    std::vector<Plane> planes;
-    const Weight& w = m.weight;
-    for (const Plane& plane : {Plane{&m.source->data, w.data}, Plane{&m.source->scales, w.scales},
-                               Plane{&m.source->biases, w.biases}}) {
-      if (plane.extent->bytes > 0) planes.push_back(plane);
+  // memory: where offset 0 of the buffer would be.
+  static WeightView view_in(const Matrix& m, std::byte* memory) {
+    const auto plane = [&](std::uint64_t offset) {
+      return offset == Weight::kNoPlane ? nullptr : memory + offset;
+    };
+    return {.format = m.weight.format,
+            .rows = m.weight.rows,
+            .cols = m.weight.cols,
+            .data = plane(m.weight.data),
+            .scales = plane(m.weight.scales),
+            .biases = plane(m.weight.biases),
+            .block_row0 = m.weight.block_row0};
+  }
+
+  // Vectors that lie between the matrices have been uploaded already.
+  void copy_piece(std::span<const Matrix> matrices, const Buffer& staging, std::uint64_t begin) {
+    for (const Matrix& m : matrices) {
+      const PlaneBytes bytes = m.source->in_memory();
+      const auto copy = [&](std::uint64_t offset, std::uint64_t n) {
+        if (n > 0) backend_.copy({&staging, offset - begin, n}, {&memory_, offset, n});
+      };
+      copy(m.weight.data, bytes.data);
+      copy(m.weight.scales, bytes.scales);
+      copy(m.weight.biases, bytes.biases);
     }
-    return planes;
+    backend_.wait_for_all();
   }
 
   // Into host memory that stands for the buffer from `begin` on.
   void read_piece(std::span<const Matrix> matrices, std::byte* memory, std::uint64_t begin,
                   const LoadProgress& progress) {
-    std::vector<ReadOp> ops;
+    Layout beside;
+    std::vector<Places> places;  // of the extents of those that are repacked
     for (const Matrix& m : matrices) {
-      for (const Plane& plane : planes_of(m)) {
-        std::byte* out = memory + (plane.offset - begin);
-        for (const DiskPiece& piece : source_.locate(*plane.extent)) {
-          ops.push_back({.file = piece.file,
-                         .offset = piece.offset,
-                         .out = {out, static_cast<std::size_t>(piece.bytes)},
-                         .tag = ops.size()});
-          out += piece.bytes;
-        }
+      const StoredMatrix& source = *m.source;
+      if (source.repack != nullptr)
+        places.push_back(
+            {beside.place(source.data), beside.place(source.scales), beside.place(source.biases)});
+    }
+    const AlignedBuffer scratch(beside.bytes());
+    std::vector<Plane> planes;
+    std::vector<StoredPlanes> stored;
+    for (const Matrix& m : matrices) {
+      const bool is_repacked = m.source->repack != nullptr;
+      const Places at = is_repacked ? places[stored.size()]
+                                    : Places{m.weight.data, m.weight.scales, m.weight.biases};
+      std::byte* base = is_repacked ? scratch.data() : memory - begin;
+      const auto add = [&](const Extent& extent, std::uint64_t offset) -> const std::byte* {
+        if (extent.bytes == 0) return nullptr;
+        planes.push_back({&extent, base + offset});
+        return base + offset;
+      };
+      const StoredPlanes of{add(m.source->data, at.data), add(m.source->scales, at.scales),
+                            add(m.source->biases, at.biases)};
+      if (is_repacked) stored.push_back(of);
+    }
+    read(planes, progress);
+    for (const Plane& plane : planes) check(*plane.extent, plane.to);
+    repack(matrices, stored, memory - begin);
+    arrange(matrices, memory - begin);
+  }
+
+  void read(std::span<const Plane> planes, const LoadProgress& progress) {
+    std::vector<ReadOp> ops;
+    for (const Plane& plane : planes) {
+      std::byte* out = plane.to;
+      for (const DiskPiece& piece : source_.locate(*plane.extent)) {
+        ops.push_back({.file = piece.file,
+                       .offset = piece.offset,
+                       .out = {out, static_cast<std::size_t>(piece.bytes)},
+                       .tag = ops.size()});
+        out += piece.bytes;
       }
     }
     read(ops, progress);
-    for (const Matrix& m : matrices) {
-      for (const Plane& plane : planes_of(m)) check(*plane.extent, memory + (plane.offset - begin));
-    }
-    repack(matrices, memory - begin);
   }
 
   void read(std::span<const ReadOp> ops, const LoadProgress& progress) {
@@ -232,8 +301,36 @@ class Loader {
          source_.path(), record->name);
   }
 
-  // memory: where offset 0 of the buffer would be.
-  void repack(std::span<const Matrix> matrices, std::byte* memory) const {
+  // What has been read of some matrices, in their order, to rows.
+  void repack(std::span<const Matrix> matrices, std::span<const StoredPlanes> stored,
+              std::byte* memory) const {
+    constexpr std::int64_t kRowsPerTask = 512;
+    struct Task {
+      const Matrix* matrix;
+      const StoredPlanes* from;
+      WeightView to;
+      std::int64_t begin, end;
+    };
+    std::vector<Task> tasks;
+    for (const Matrix& m : matrices) {
+      if (m.source->repack == nullptr) continue;
+      const WeightView to = view_in(m, memory);
+      for (std::int64_t begin = 0; begin < to.rows; begin += kRowsPerTask)
+        tasks.push_back(
+            {&m, &stored.front(), to, begin, std::min(begin + kRowsPerTask, to.rows)});
+      stored = stored.subspan(1);
+    }
+    std::atomic<const Matrix*> refused = nullptr;
+    backend_.parallel_for(std::ssize(tasks), [&](std::int64_t i) {
+      const Task& t = tasks[static_cast<std::size_t>(i)];
+      if (!repack_rows(*t.matrix->source->repack, *t.from, t.to, t.begin, t.end))
+        refused = t.matrix;
+    });
+    if (refused != nullptr) refuse_zero_points(refused.load()->source->name);
+  }
+
+  // Rows to interleaved tiles and back.
+  void arrange(std::span<const Matrix> matrices, std::byte* memory) const {
     constexpr std::int64_t kTilesPerTask = 32;
     struct Task {
       WeightView matrix;
@@ -242,17 +339,8 @@ class Loader {
     std::vector<Task> tasks;
     for (const Matrix& m : matrices) {
       if (m.layout == m.weight.format) continue;
-      const auto plane = [&](std::uint64_t offset) {
-        return offset == Weight::kNoPlane ? nullptr : memory + offset;
-      };
-      const WeightView view{.format = m.weight.format,
-                            .rows = m.weight.rows,
-                            .cols = m.weight.cols,
-                            .data = plane(m.weight.data),
-                            .scales = plane(m.weight.scales),
-                            .biases = plane(m.weight.biases),
-                            .block_row0 = m.weight.block_row0};
-      const std::int64_t count = n_tiles(view.rows);
+      const WeightView view = view_in(m, memory);
+    const std::int64_t count = n_tiles(view.rows);
       for (std::int64_t begin = 0; begin < count; begin += kTilesPerTask)
         tasks.push_back({view, begin, std::min(begin + kTilesPerTask, count)});
     }
@@ -279,11 +367,7 @@ std::uint64_t WeightStore::bytes_needed(const ModelTensors<Stored>& stored) {
   Layout layout;
   struct Visitor {
     Layout& layout;
-    void operator()(const StoredMatrix& m) const {
-      for (const Extent* plane : {&m.data, &m.scales, &m.biases}) {
-        if (plane->bytes > 0) layout.place(*plane);
-      }
-    }
+    void operator()(const StoredMatrix& m) const { place(layout, m); }
     void operator()(const StoredVector& v) const { layout.place_floats(v.size); }
   };
   for_each_tensor(stored, Visitor{layout});

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/utf8.h"
+#include "source/quant_settings.h"
 
 namespace moeflux {
 namespace {
@@ -48,58 +49,19 @@ std::optional<NumberedName> split_numbered(std::string_view name) {
 }
 
 constexpr std::uint64_t kMaxConfigBytes = 4u << 20;
-constexpr int kDefaultFp8Block = 128;
-constexpr int kMaxFp8Block = 1 << 16;
 
-// The blocks that describe quantization: Hugging Face writes "quantization_config", MLX writes the
-// same block under both names, and a multimodal wrapper may have them in its text config.
-std::vector<std::pair<std::string, const Json*>> quantization_blocks(const Json& config) {
-  std::vector<std::pair<std::string, const Json*>> blocks;
-  const auto collect = [&](const Json& in, const std::string& where) {
-    for (const char* key : {"quantization", "quantization_config"}) {
-      const auto it = in.find(key);
-      if (it != in.end() && !it->is_null()) blocks.emplace_back(where + key, &*it);
-    }
-  };
-  collect(config, "");
-  const Json& text = text_config(config);
-  if (&text != &config) collect(text, "text_config.");
-  return blocks;
-}
-
-// [n, n] with n > 0, or 0.
-int square_block(const Json& value) {
-  if (!value.is_array() || value.size() != 2) return 0;
-  if (!value[0].is_number_integer() || value[0] != value[1]) return 0;
-  const bool in_range = value[0] > 0 && value[0] <= kMaxFp8Block;
-  return in_range ? value[0].get<int>() : 0;
-}
-
-void check_fp8(const JsonFields& block) {
-  const std::string format = block.string_or("fmt", "e4m3");
-  if (format != "e4m3") {
-    fail(Errc::Unsupported, "{}: FP8 of the format \"{}\" is not supported, only e4m3 is",
-         block.origin(), format);
+// ModelOpt says how weights are quantized in a file of its own; newer releases in the config, too.
+void add_modelopt_settings(Json& config, const std::string& config_path) {
+  const std::string path = fs::path(config_path).replace_filename("hf_quant_config.json").string();
+  if (config.contains("quantization_config") || !file_exists(path)) return;
+  const Json file = read_json_file(path, kMaxConfigBytes);
+  const auto block = file.is_object() ? file.find("quantization") : file.end();
+  if (!file.is_object() || block == file.end() || !block->is_object()) {
+    fail(Errc::BadInput, "{}: \"quantization\" must be a JSON object", path);
   }
-  const Json* size = block.find("weight_block_size");
-  if (size == nullptr) {
-    fail(Errc::Unsupported,
-         "{}: FP8 with one scale per tensor is not supported; \"weight_block_size\" is missing",
-         block.origin());
-  }
-  if (square_block(*size) == 0) {
-    fail(Errc::Unsupported,
-         "{}: \"weight_block_size\" is {}, but must be two equal positive numbers", block.origin(),
-         dump_json(*size).substr(0, 80));
-  }
-}
-
-void check_mode(const JsonFields& block) {
-  const std::string mode = block.string_or("mode", "affine");
-  if (mode != "affine") {
-    fail(Errc::Unsupported, "{}: quantization mode \"{}\" is not supported, only affine is",
-         block.origin(), mode);
-  }
+  Json settings = *block;
+  settings["quant_method"] = "modelopt";
+  config["quantization_config"] = std::move(settings);
 }
 
 constexpr std::uint64_t kMaxTemplateBytes = 4u << 20;
@@ -210,6 +172,7 @@ Json read_config(const std::string& path) {
   }
   Json config = read_json_file(path, kMaxConfigBytes);
   if (!config.is_object()) fail(Errc::BadInput, "{}: must be a JSON object", path);
+  add_modelopt_settings(config, path);
   check_quantization(config, path);
   return config;
 }
@@ -228,37 +191,6 @@ Json read_generation_config(const std::vector<std::string>& directories) {
 const Json& text_config(const Json& config) {
   const auto it = config.find("text_config");
   return it != config.end() && it->is_object() ? *it : config;
-}
-
-void check_quantization(const Json& config, const std::string& origin) {
-  for (const auto& [key, value] : quantization_blocks(config)) {
-    const JsonFields block(*value, fmt::format("{}: {}", origin, key));
-    const std::string method = block.string_or("quant_method", "");
-    if (method == "fp8") {
-      check_fp8(block);
-      continue;
-    }
-    if (!method.empty()) {
-      fail(Errc::Unsupported,
-           "{}: quantization method \"{}\" is not supported; take the BF16, FP8 or MLX release",
-           block.origin(), method);
-    }
-    check_mode(block);
-    for (const auto& [module, entry] : value->items()) {
-      if (!entry.is_object()) continue;
-      check_mode({entry, fmt::format("{}.{}", block.origin(), module)});
-    }
-  }
-}
-
-int fp8_block_edge(const Json& config) {
-  for (const auto& [key, value] : quantization_blocks(config)) {
-    if (!value->is_object()) continue;
-    const auto it = value->find("weight_block_size");
-    if (it == value->end()) continue;
-    if (const int edge = square_block(*it); edge > 0) return edge;
-  }
-  return kDefaultFp8Block;
 }
 
 TextAssets find_text_assets(const std::vector<std::string>& directories) {

@@ -33,7 +33,8 @@ std::vector<std::string> list_model_shards(const std::string& directory);
 // Throws Error naming the first shard that the numbers in the names say must exist and does not.
 void check_shards_complete(const std::string& directory, const std::vector<std::string>& names);
 
-// A JSON object whose quantization can be read. Throws Error when the file is missing.
+// A JSON object whose quantization can be read, with the settings of a hf_quant_config.json beside
+// it. Throws Error when the file is missing.
 Json read_config(const std::string& path);
 
 // From the first directory that has one; {} when none has.
@@ -42,12 +43,6 @@ Json read_generation_config(const std::vector<std::string>& directories);
 // The object that holds the sizes of the text model: config["text_config"] of a multimodal
 // checkpoint, else the config itself.
 const Json& text_config(const Json& config);
-
-// Throws Unsupported for a quantization other than MLX affine and FP8 with square blocks.
-void check_quantization(const Json& config, const std::string& origin);
-
-// Edge of the square of an FP8 matrix that shares a scale; 128 when the config does not say.
-int fp8_block_edge(const Json& config);
 
 // The tokenizer files and the chat template. Each file is taken from the first of the directories
 // that has it. A template that is there but cannot be one (not text, not a string or a list of

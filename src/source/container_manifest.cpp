@@ -415,7 +415,7 @@ ContainerManifest parse_manifest(std::string_view json, const std::string& origi
 std::string manifest_text(const ContainerManifest& manifest) {
   Json json = {
       {"format", "moeflux"},
-      {"version", kContainerVersion},
+      {"version", manifest.version()},
       {"fingerprint", manifest.fingerprint},
       {"source", {{"layout", manifest.source_layout}, {"converted_by", manifest.converted_by}}},
       {"files", Json::array()},

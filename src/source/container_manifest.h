@@ -14,7 +14,7 @@
 
 namespace moeflux {
 
-inline constexpr int kContainerVersion = 2;              // the first was 1: without tiles
+inline constexpr int kContainerVersion = 3;              // 1: without tiles; 2: no planes of below
 inline constexpr std::uint64_t kRecordAlignment = 4096;  // of records, stripes and dense tensors
 inline constexpr std::uint64_t kPlaneAlignment = 64;     // of planes in a record
 inline constexpr std::uint64_t kMaxContainerRecords = 1u << 23;
@@ -78,6 +78,8 @@ struct ContainerManifest {
   std::vector<ContainerText> texts;  // of older containers none
 
   std::uint64_t n_records() const;
+  // The lowest version whose readers know all planes.
+  int version() const;
 };
 
 // Throws Error with `origin` in its message.

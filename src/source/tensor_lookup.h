@@ -20,19 +20,31 @@ bool has_tensor(const ModelSource& source, const std::string& name);
 const TensorInfo& need_tensor(const ModelSource& source, const std::string& name,
                               std::string_view why);
 
-// True when `<module>.weight` or a bare `<module>` tensor exists.
+// True when there is a matrix of that name in any of the ways find_matrix() knows.
 bool has_module(const ModelSource& source, const std::string& module);
 
-// The matrix of a linear layer or an embedding: `<module>.weight` (or a bare `<module>`), with
-// `<module>.scales` and `.biases` (affine; bits and group follow from the shapes) or
-// `<module>.weight_scale_inv` (FP8 blocks; `<module>_scale_inv` for a bare tensor).
+// The matrix of a linear layer or an embedding, recognised by the tensors that are there:
+//   <module>.weight, or a bare <module>
+//     F32, F16, BF16          plain
+//     U32                     MLX: with .scales and .biases affine; with U8 scales alone mxfp4,
+//                             nvfp4 or mxfp8. Bits and group follow from the shapes.
+//     F8_E4M3                 with .weight_scale_inv or .scale in blocks; with .weight_scale per
+//                             tensor, per row or in blocks
+//     U8, I8 [rows, cols / 2] FP4: with .weight_scale and .weight_scale_2 nvfp4, with .scale mxfp4
+//     I8                      with .weight_scale (and .weight_zero_point)
+//   <module>.weight_packed    compressed-tensors: I32 integers, U8 FP4
+//   <module>.qweight          GPTQ or AWQ
+//   <module>_blocks           mxfp4 [rows, cols / 32, 16] with <module>_scales
 // Dimensions of 1 are ignored: [C, K, 1] and [C, 1, K] are [C, K], and [K] is [1, K].
 StoredMatrix find_matrix(const ModelSource& source, const std::string& module, std::int64_t rows,
                          std::int64_t cols);
 
-// A stack [n_experts, rows, cols] of matrices under one module name, stored in the same ways.
+// A stack [n_experts, rows, cols] of matrices under one module name, stored in the same ways. Some
+// exporters store stacks of plain floats as [n_experts, cols, rows]: only their family knows.
+enum class FloatStack { Matrices, Transposed };
 StoredExpertBank find_stacked_matrices(const ModelSource& source, const std::string& module,
-                                       int n_experts, std::int64_t rows, std::int64_t cols);
+                                       int n_experts, std::int64_t rows, std::int64_t cols,
+                                       FloatStack floats = FloatStack::Matrices);
 
 // A vector in a plain float type, under its full tensor name; or a stack [count, size] of them, as
 // one vector.

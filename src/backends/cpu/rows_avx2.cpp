@@ -147,7 +147,7 @@ class Fp8 {
     data_ = m.data + row * m.cols;
     dtype_ = m.format.scale_dtype;
     const std::int64_t per_row = (m.cols + m.format.block - 1) / m.format.block;
-    const std::int64_t first = (m.block_row0 + row) / m.format.block * per_row;
+    const std::int64_t first = (m.block_row0 + row) / rows_per_scale(m.format) * per_row;
     scales_ = m.scales + first * (dtype_ == DType::F32 ? 4 : 2);
   }
   static std::int64_t segment_cols(const WeightView& m) noexcept { return m.format.block; }

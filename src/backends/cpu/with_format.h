@@ -41,10 +41,11 @@ template <class Decoders, class Visit>
       visit.template operator()<typename Decoders::template OfFloats<WeightKind::BF16>>();
       return true;
     case WeightKind::Fp8Block:
-      if (format.block % 16 != 0) return false;
+      if (format.block % 16 != 0 || format.scale_dtype == DType::U8) return false;
       visit.template operator()<typename Decoders::OfFp8>();
       return true;
     case WeightKind::Affine:
+      if (format.zero != AffineZero::Bias || format.group % 16 != 0) return false;
       with_bits(format.bits, [&]<int Bits>() {
         visit.template operator()<typename Decoders::template OfCodes<Bits>>();
       });
