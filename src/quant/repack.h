@@ -56,13 +56,13 @@ struct Repack {
   Repack pick(const RowRuns& picked) const;
 };
 
-// What repack_rows() can read. Throws Error(Unsupported) naming `what` for rows that the format or
-// the packing cannot give.
 struct PlaneBytes {
   std::uint64_t data = 0, scales = 0, biases = 0;
+
+  friend bool operator==(const PlaneBytes&, const PlaneBytes&) = default;
 };
+// What repack_rows() reads, and of rows of a format.
 PlaneBytes stored_bytes(const Repack& how, const WeightFormat& format, std::int64_t cols);
-// Of rows of a format.
 PlaneBytes plane_bytes(const WeightFormat& format, std::int64_t rows, std::int64_t cols,
                        std::int64_t block_row0 = 0);
 

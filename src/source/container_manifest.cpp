@@ -370,6 +370,20 @@ std::uint64_t ContainerManifest::n_records() const {
   return n;
 }
 
+int ContainerManifest::version() const {
+  const auto is_new = [](const ContainerPlane& plane) {
+    constexpr std::string_view kSuffixes[] = {".weight_packed", ".weight_scale", ".scale"};
+    const bool is_named =
+        std::any_of(std::begin(kSuffixes), std::end(kSuffixes),
+                    [&](std::string_view suffix) { return plane.tensor.ends_with(suffix); });
+    return is_named || (plane.tensor.ends_with(".scales") && plane.dtype == DType::U8);
+  };
+  const bool any = std::any_of(banks.begin(), banks.end(), [&](const ContainerBank& bank) {
+    return std::any_of(bank.planes.begin(), bank.planes.end(), is_new);
+  });
+  return any ? kContainerVersion : 2;
+}
+
 std::uint64_t tensor_bytes(DType dtype, std::span<const std::int64_t> shape,
                            const std::string& what) {
   std::uint64_t bytes = dtype_size(dtype);

@@ -39,9 +39,10 @@ void check_bits(const Request& want, const Named& tensor, const QuantSettings& s
 // Columns that share a scale, from the number of groups and what the config says.
 std::int64_t group_of(const Request& want, const Named& scales, const QuantSettings& settings,
                       std::int64_t n_groups) {
-  if (n_groups == 1) return want.cols;
-  for (const std::int64_t group : settings.group_sizes)
-    if (group > 0 && ceil_div(want.cols, group) == n_groups) return group;
+  for (const std::int64_t group : settings.group_sizes) {
+    const std::int64_t columns = group == 0 ? want.cols : std::min(group, want.cols);
+    if (ceil_div(want.cols, columns) == n_groups) return columns;
+  }
   if (!settings.group_sizes.empty()) {
     contradicts(want, scales, settings,
                 fmt::format("groups of {}", fmt::join(settings.group_sizes, " or ")));

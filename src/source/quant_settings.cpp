@@ -134,7 +134,7 @@ void for_each_weights(const JsonFields& block, Visit visit) {
 }
 
 void check_compressed_tensors(const JsonFields& block) {
-  constexpr Names kFormats{"dense",
+  const Names kFormats{"dense",
                            "pack-quantized",
                            "int-quantized",
                            "float-quantized",
@@ -158,7 +158,7 @@ void check_compressed_tensors(const JsonFields& block) {
   }
 }
 
-constexpr Names kModelOptAlgorithms{"fp8",   "nvfp4", "w4a16_nvfp4", "fp8_per_channel_per_token",
+const Names kModelOptAlgorithms{"fp8",   "nvfp4", "w4a16_nvfp4", "fp8_per_channel_per_token",
                                     "fp8_pc_pt", "mixed_precision"};
 
 void check_modelopt(const JsonFields& block) {
@@ -173,7 +173,7 @@ void check_modelopt(const JsonFields& block) {
 }
 
 void check_mlx(const JsonFields& block) {
-  constexpr Names kModes{"affine", "mxfp4", "nvfp4", "mxfp8"};
+  const Names kModes{"affine", "mxfp4", "nvfp4", "mxfp8"};
   need_one_of(block, "mode", kModes);
   for (const auto& [module, entry] : block.object().items()) {
     if (entry.is_object())

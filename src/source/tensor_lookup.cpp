@@ -399,6 +399,8 @@ StoredExpertBank find_stacked_matrices(const ModelSource& source, const std::str
                                        int n_experts, std::int64_t rows, std::int64_t cols,
                                        FloatStack floats) {
   MOEFLUX_ASSERT(n_experts > 0);
+  // A container holds experts in rows, whatever its source did.
+  if (source.layout() == ModelSource::Layout::Container) floats = FloatStack::Matrices;
   Found found = find_planes({source, module, n_experts, rows, cols, floats});
   return StoredExpertBank(std::move(found.matrix), found.strides, n_experts);
 }

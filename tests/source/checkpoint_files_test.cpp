@@ -11,17 +11,6 @@ namespace {
 using test::expect_error;
 using test::TempDir;
 
-void expect_refused(const char* config, std::initializer_list<std::string_view> parts) {
-  SCOPED_TRACE(config);
-  expect_error(Errc::Unsupported, parts,
-               [&] { check_quantization(parse_json(config, "test"), "config.json"); });
-}
-
-void expect_accepted(const char* config) {
-  SCOPED_TRACE(config);
-  EXPECT_NO_THROW(check_quantization(parse_json(config, "test"), "config.json"));
-}
-
 TEST(ConfigFiles, Reads) {
   const TempDir dir;
   EXPECT_EQ(read_config(dir.write("config.json", R"({"a": 1})")).at("a"), 1);
@@ -55,69 +44,6 @@ TEST(ConfigFiles, TextConfig) {
   const Json wrapped{{"text_config", flat}};
   EXPECT_EQ(text_config(wrapped), flat);
 }
-
-TEST(Quantization, AcceptsWhatCanBeRead) {
-  expect_accepted("{}");
-  expect_accepted(R"({"quantization": null, "quantization_config": null})");
-  expect_accepted(R"({"quantization": {"bits": 4, "group_size": 64}})");
-  expect_accepted(R"({"quantization": {"bits": 4, "mode": "affine", "lm_head": {"bits": 8},
-                      "model.layers.0.mlp.gate": false},
-                      "quantization_config": {"bits": 4, "mode": "affine"}})");
-  expect_accepted(R"({"quantization_config": {"quant_method": "fp8", "fmt": "e4m3",
-                      "weight_block_size": [128, 128], "scale_fmt": "ue8m0"}})");
-}
-
-TEST(Quantization, RefusesModesByName) {
-  for (const char* mode : {"mxfp4", "mxfp8", "nvfp4"}) {
-    const Json config{{"quantization", {{"bits", 4}, {"mode", mode}}}};
-    expect_refused(dump_json(config).c_str(), {"config.json: quantization", mode});
-  }
-  expect_refused(R"({"quantization": {"bits": 4, "lm_head": {"mode": "mxfp8"}}})",
-                 {"quantization.lm_head", "mxfp8"});
-  expect_refused(R"({"text_config": {"quantization": {"mode": "nvfp4"}}})",
-                 {"text_config.quantization", "nvfp4"});
-}
-
-TEST(Quantization, RefusesMethodsByName) {
-  for (const char* method : {"gptq", "awq", "compressed-tensors", "bitsandbytes", "modelopt"}) {
-    const Json config{{"quantization_config", {{"quant_method", method}}}};
-    expect_refused(dump_json(config).c_str(), {"config.json: quantization_config", method});
-  }
-}
-
-TEST(Quantization, RefusesOtherFp8) {
-  expect_refused(R"({"quantization_config": {"quant_method": "fp8", "fmt": "e5m2",
-                     "weight_block_size": [128, 128]}})",
-                 {"e5m2"});
-  expect_refused(R"({"quantization_config": {"quant_method": "fp8"}})",
-                 {"one scale per tensor", "weight_block_size"});
-  for (const char* size : {"[128, 64]", "[0, 0]", "[-1, -1]", "[128]", "128", "[1.5, 1.5]",
-                           "[\"a\", \"a\"]", "[1000000, 1000000]"}) {
-    const std::string config =
-        R"({"quantization_config": {"quant_method": "fp8", "weight_block_size": )" +
-        std::string(size) + "}}";
-    expect_refused(config.c_str(), {"two equal positive numbers"});
-  }
-}
-
-TEST(Quantization, RefusesWrongTypes) {
-  for (const char* config : {R"({"quantization": 4})", R"({"quantization": {"mode": 3}})",
-                             R"({"quantization_config": {"quant_method": []}})"}) {
-    expect_error(Errc::BadInput, {"config.json: quantization"},
-                 [&] { check_quantization(parse_json(config, "test"), "config.json"); });
-  }
-}
-
-TEST(Quantization, Fp8BlockEdge) {
-  EXPECT_EQ(fp8_block_edge(Json::object()), 128);
-  EXPECT_EQ(fp8_block_edge(parse_json(
-                R"({"quantization_config": {"quant_method": "fp8", "weight_block_size": [64,64]}})",
-                "test")),
-            64);
-}
-
-using test::expect_error;
-using test::TempDir;
 
 TEST(TextAssets, NothingThere) {
   const TempDir dir;

@@ -52,7 +52,7 @@ TEST(SafetensorsHeader, RefusesWhatIsNotAHeader) {
 
 // A later version of the format may have any of these and more.
 TEST(SafetensorsHeader, KeepsElementTypesThatAreNotKnown) {
-  for (const std::string dtype : {"F64", "F8_E8M0", "F4", "F6_E2M3", "C64", "F31"}) {
+  for (const std::string dtype : {"F64", "F8_E5M2FNUZ", "F4", "F6_E2M3", "C64", "F31"}) {
     const auto header = parse_safetensors_header(
         R"({"w": {"dtype": ")" + dtype + R"(", "shape": [3], "data_offsets": [0, 7]}})", "f");
     ASSERT_EQ(header.tensors.size(), 1u);

@@ -46,7 +46,7 @@ std::int64_t count_all(const Tensors& tensors) {
 // Adds to the bytes of each format.
 struct FormatCounter {
   std::map<std::string, std::uint64_t>* formats;
-  void operator()(const StoredMatrix& m) const { (*formats)[describe(m.format)] += m.bytes(); }
+  void operator()(const StoredMatrix& m) const { (*formats)[describe(m)] += m.bytes(); }
   void operator()(const StoredVector&) const {}
 };
 
