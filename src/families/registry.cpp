@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "families/deepseek_v3/deepseek_v3.h"
 #include "families/family.h"
+#include "families/gemma4/gemma4.h"
 #include "families/gpt_oss/gpt_oss.h"
 #include "families/qwen3_5_moe/qwen3_5_moe.h"
 #include "families/qwen3_next/qwen3_next.h"
@@ -13,7 +14,13 @@ namespace moeflux {
 namespace {
 
 // The only list of families.
-constexpr std::array<const Family*, 4> kFamilies{&kQwen35Moe, &kDeepseekV3, &kGptOss, &kQwen3Next};
+constexpr std::array kFamilies{
+    &kQwen35Moe,   //
+    &kQwen3Next,   //
+    &kDeepseekV3,  //
+    &kGptOss,      //
+    &kGemma4,      //
+};
 
 std::string known_model_types() {
   std::string list;
