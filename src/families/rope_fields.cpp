@@ -31,10 +31,10 @@ struct RopeType {
 };
 constexpr std::array<RopeType, 5> kTypes{{
     {"default", {}},
-    {"proportional", kProportionalKeys},
     {"linear", kLinearKeys},
     {"llama3", kLlama3Keys},
     {"yarn", kYarnKeys},
+    {"proportional", kProportionalKeys},
 }};
 
 Keys keys_of(std::string_view type, const std::string& origin) {

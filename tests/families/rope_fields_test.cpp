@@ -117,10 +117,10 @@ TEST(RopeFields, Llama3) {
 }
 
 TEST(RopeFields, TypesThatAreNotImplemented) {
-  for (const char* type : {"dynamic", "longrope", "proportional", "su", "ntk"}) {
+  for (const char* type : {"dynamic", "longrope", "su", "ntk"}) {
     Json config = deepseek();
     config["rope_scaling"]["type"] = type;
-    expect_refused(config, Errc::Unsupported, {type, "default, linear, llama3, yarn"});
+    expect_refused(config, Errc::Unsupported, {type, "default, linear, llama3, yarn, proportional"});
   }
 }
 
