@@ -5,12 +5,15 @@
 #include <gtest/gtest.h>
 
 #include "families/config_source.h"
+#include "support/edited_source.h"
 #include "support/expect_error.h"
+#include "support/paths.h"
 
 namespace moeflux {
 namespace {
 
 using test::ConfigSource;
+using test::EditedSource;
 using test::expect_error;
 
 // 26B-A4B, but for what says nothing about the text model.
@@ -141,6 +144,39 @@ TEST(Gemma4, Refusals) {
   Json config = released();
   config["text_config"]["rope_parameters"]["sliding_attention"]["partial_rotary_factor"] = 0.5;
   expect_error(Errc::Unsupported, {"partial_rotary_factor"}, [&] { read(config); });
+}
+
+// ---- tensors
+// ---------------------------------------------------------------------------------------------
+
+TEST(Gemma4Tensors, PartsOfALayer) {
+  const auto source = open_source(test::data_path("fixtures/gemma4-k_eq_v"));
+  const ModelDescription model = describe_model(*source);
+  EXPECT_TRUE(model.index.tensors.head.empty());  // tied where the config does not speak of it
+  const Layer<Stored>& layer = model.index.tensors.layers.back();
+  const auto& global = std::get<Attention<Stored>>(layer.mixer);
+  EXPECT_TRUE(global.v.weight.empty());
+  EXPECT_FALSE(global.k.weight.empty());
+  EXPECT_TRUE(layer.mixer_post_norm.name.ends_with("post_attention_layernorm.weight"));
+  EXPECT_TRUE(layer.ffn_norm.name.ends_with("pre_feedforward_layernorm.weight"));
+  EXPECT_TRUE(layer.ffn_post_norm.name.ends_with("post_feedforward_layernorm.weight"));
+  EXPECT_TRUE(layer.scale.name.ends_with("layer_scalar"));
+  const auto& moe = std::get<Moe<Stored>>(layer.ffn);
+  EXPECT_TRUE(moe.shared.gate.weight.name.ends_with("mlp.gate_proj.weight"));
+  EXPECT_TRUE(moe.expert_norm.name.ends_with("pre_feedforward_layernorm_2.weight"));
+  EXPECT_TRUE(moe.shared_post_norm.name.ends_with("post_feedforward_layernorm_1.weight"));
+  EXPECT_TRUE(moe.expert_post_norm.name.ends_with("post_feedforward_layernorm_2.weight"));
+  EXPECT_FLOAT_EQ(moe.router_norm.factor, 1 / std::sqrt(static_cast<float>(model.config.d_model)));
+  EXPECT_EQ(moe.expert_scales.size, moe.spec.n_experts);
+}
+
+TEST(Gemma4Tensors, MissingOnesAreNamed) {
+  for (const char* name : {"layers.0.layer_scalar", "layers.1.router.per_expert_scale",
+                           "layers.1.post_feedforward_layernorm_2.weight"}) {
+    EditedSource source(test::data_path("fixtures/gemma4-k_eq_v"));
+    source.remove(name);
+    expect_error(Errc::NotFound, {name}, [&] { describe_model(*source.build()); });
+  }
 }
 
 }  // namespace

@@ -5,12 +5,15 @@
 #include <gtest/gtest.h>
 
 #include "families/config_source.h"
+#include "support/edited_source.h"
 #include "support/expect_error.h"
+#include "support/paths.h"
 
 namespace moeflux {
 namespace {
 
 using test::ConfigSource;
+using test::EditedSource;
 using test::expect_error;
 
 // Qwen3-Next-80B-A3B.
@@ -140,6 +143,61 @@ TEST(Qwen3Next, Refusals) {
   refused("use_sliding_window", true, Errc::Unsupported, {"use_sliding_window"});
   refused("output_gate_type", "tanh", Errc::Unsupported, {"output_gate_type", "tanh"});
   refused("final_logit_softcapping", 30.0, Errc::Unsupported, {"final_logit_softcapping"});
+}
+
+// ---- tensors
+// ---------------------------------------------------------------------------------------------
+
+std::vector<std::int64_t> rows_of(const StoredMatrix& matrix) {
+  std::vector<std::int64_t> rows;
+  for (const RowRun& run : matrix.repack->rows) {
+    for (std::int64_t i = 0; i < run.count; ++i) {
+      for (std::int64_t r = 0; r < run.take; ++r) rows.push_back(run.first + i * run.stride + r);
+    }
+  }
+  return rows;
+}
+
+// By key head: query, key, values, gates; and b, a.
+TEST(Qwen3NextTensors, FusedProjectionsArePulledApart) {
+  const auto source = open_source(test::data_path("fixtures/qwen3_next-mtp"));
+  const ModelDescription model = describe_model(*source);
+  const auto& t = std::get<GatedDelta<Stored>>(model.index.tensors.layers.at(0).mixer);
+  const GatedDeltaSpec& s = t.spec;
+  const int shared = s.n_value_heads / s.n_key_heads, values = shared * s.d_value;
+  const int group = 2 * s.d_key + 2 * values;
+  std::vector<std::int64_t> qkv, z, b, a;
+  const auto add = [&](std::vector<std::int64_t>& rows, int width, int first, int count) {
+    for (int head = 0; head < s.n_key_heads; ++head) {
+      for (int i = 0; i < count; ++i) rows.push_back(head * width + first + i);
+    }
+  };
+  add(qkv, group, 0, s.d_key);
+  add(qkv, group, s.d_key, s.d_key);
+  add(qkv, group, 2 * s.d_key, values);
+  add(z, group, 2 * s.d_key + values, values);
+  add(b, 2 * shared, 0, shared);
+  add(a, 2 * shared, shared, shared);
+  EXPECT_EQ(rows_of(t.qkv), qkv);
+  EXPECT_EQ(rows_of(t.z), z);
+  EXPECT_EQ(rows_of(t.b), b);
+  EXPECT_EQ(rows_of(t.a), a);
+  EXPECT_TRUE(model.index.tensors.mtp.has_value());
+}
+
+TEST(Qwen3NextTensors, NormsAreFoldedByConvertersToMlx) {
+  const auto released = open_source(test::data_path("fixtures/qwen3_next-mtp"));
+  EXPECT_EQ(describe_model(*released).index.tensors.layers.at(0).mixer_norm.shift, 1);
+  const auto mlx = open_source(test::data_path("fixtures/mlx-qwen3_next-4bit"));
+  EXPECT_EQ(describe_model(*mlx).index.tensors.layers.at(0).mixer_norm.shift, 0);
+}
+
+TEST(Qwen3NextTensors, MissingOnesAreNamed) {
+  for (const char* name : {"layers.0.linear_attn.in_proj_ba", "layers.0.mlp.shared_expert_gate"}) {
+    EditedSource source(test::data_path("fixtures/qwen3_next-mtp"));
+    source.remove(name);
+    expect_error(Errc::NotFound, {name}, [&] { describe_model(*source.build()); });
+  }
 }
 
 }  // namespace

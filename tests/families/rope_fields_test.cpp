@@ -120,7 +120,8 @@ TEST(RopeFields, TypesThatAreNotImplemented) {
   for (const char* type : {"dynamic", "longrope", "su", "ntk"}) {
     Json config = deepseek();
     config["rope_scaling"]["type"] = type;
-    expect_refused(config, Errc::Unsupported, {type, "default, linear, llama3, yarn, proportional"});
+    expect_refused(config, Errc::Unsupported,
+                   {type, "default, linear, llama3, yarn, proportional"});
   }
 }
 
