@@ -29,8 +29,8 @@ ExpertStreamer::ExpertStreamer(ExpertStore store, Backend& backend, MemoryBudget
       tags_(kTagsAtOnce),
       n_served_(static_cast<std::size_t>(store_.n_banks())) {
   const auto n_threads = static_cast<std::uint64_t>(backend.n_threads());
-  reader_reservation_ = budget.reserve(
-      "reader", drive_->info().memory_bytes + n_threads * store_.repack_bytes());
+  reader_reservation_ =
+      budget.reserve("reader", drive_->info().memory_bytes + n_threads * store_.repack_bytes());
   stats_.banks.resize(static_cast<std::size_t>(store_.n_banks()));
   if (backend.drives_experts() && cache_.n_slots() > 0 &&
       DeviceTable::can_describe(store_, cache_)) {

@@ -60,8 +60,13 @@ std::string mtp_layer_prefix(const ModelSource& source, int n_layers) {
 std::string find_prefix(const ModelSource& source,
                         std::initializer_list<std::string_view> candidates,
                         std::string_view suffix) {
+  constexpr std::string_view kWeight = ".weight";  // or what a quantized module has in its place
   for (const std::string_view prefix : candidates) {
-    if (has_tensor(source, fmt::format("{}{}", prefix, suffix))) return std::string(prefix);
+    std::string name = fmt::format("{}{}", prefix, suffix);
+    if (has_tensor(source, name)) return std::string(prefix);
+    if (!suffix.ends_with(kWeight)) continue;
+    name.resize(name.size() - kWeight.size());
+    if (has_module(source, name)) return std::string(prefix);
   }
   std::string tried;
   for (const std::string_view prefix : candidates) tried += fmt::format(" {}{}", prefix, suffix);

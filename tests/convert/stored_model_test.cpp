@@ -54,8 +54,8 @@ class TwinWriter {
                 {"rope_theta", 10000.0}};
     plain_.write(plain + "/model.safetensors");
     test::write_file(plain + "/config.json", dump_json(config));
-    for (const auto& [key, value] : test::format_config(format_, m_.group).items())
-      config[key] = value;
+    const Json quantization = test::format_config(format_, m_.group);
+    for (const auto& [key, value] : quantization.items()) config[key] = value;
     stored_.write(stored + "/model.safetensors");
     test::write_file(stored + "/config.json", dump_json(config));
   }
@@ -71,9 +71,9 @@ class TwinWriter {
   }
   void matrix(const std::string& module, std::int64_t rows, std::int64_t cols) {
     const bool fits = test::can_store(format_, rows, cols);
-    plain_.add_f32(module + ".weight", {rows, cols},
-                   test::add_stored(stored_, random_, fits ? format_ : "bf16", module, rows, cols,
-                                    m_.group));
+    plain_.add_f32(
+        module + ".weight", {rows, cols},
+        test::add_stored(stored_, random_, fits ? format_ : "bf16", module, rows, cols, m_.group));
   }
   void ffn(const std::string& p, std::int64_t d_ff) {
     matrix(p + "gate_proj", d_ff, m_.d);
