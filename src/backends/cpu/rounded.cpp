@@ -176,6 +176,16 @@ const std::byte* widened(const std::byte* plane, std::int64_t n, std::int64_t n_
   return out;
 }
 
+// The sum of signed bytes: made unsigned, added in pairs, and those by a multiplication.
+int sum_of_8(const std::byte* digits) {
+  std::uint64_t eight;
+  std::memcpy(&eight, digits, sizeof eight);
+  eight ^= 0x8080808080808080u;
+  constexpr std::uint64_t kEven = 0x00FF00FF00FF00FFu;
+  const std::uint64_t pairs = (eight & kEven) + (eight >> 8 & kEven);
+  return static_cast<int>(pairs * 0x0001000100010001u >> 48) - 8 * 128;
+}
+
 // Of the parts of a call's scratch.
 std::int64_t plane_floats(const RoundedLayout& layout) {
   return kTileRows * round_up(layout.n_weight_groups, kFloatsUnit);
@@ -263,13 +273,14 @@ const float* rounded_values(const RoundedLayout& layout, const float* x, std::in
 
 void rounded_starts(const RoundedLayout& layout, std::byte* out) noexcept {
   if (layout.centered == 0) return;
-  const auto* high = part<std::int8_t>(out, 0);
-  const auto* low = part<std::int8_t>(out, layout.low_at);
+  const std::byte* low = layout.digits == 2 ? out + layout.low_at : nullptr;
   for (std::int64_t g = 0; g < layout.n_weight_groups; ++g) {
-    int sum = 0, low_sum = 0;
-    for (int i = 0; i < layout.weight_group; ++i) sum += *high++;
-    for (int i = 0; i < (layout.digits == 2 ? layout.weight_group : 0); ++i) low_sum += *low++;
-    if (layout.digits == 2) sum = 256 * sum + low_sum;
+    int sum = 0;
+    for (std::int64_t i = 0; i < layout.weight_group; i += 8) {
+      const std::int64_t at = g * layout.weight_group + i;
+      const int high_sum = sum_of_8(out + at);
+      sum += low == nullptr ? high_sum : 256 * high_sum + sum_of_8(low + at);
+    }
     part<std::int32_t>(out, layout.sums_at)[g] = -layout.centered * sum;
   }
 }

@@ -9,6 +9,8 @@
 
 #include "backends/cpu/rounded_avx2.h"
 
+#include <type_traits>
+
 namespace moeflux::cpu {
 
 void rounded_quantize_avx2(const RoundedLayout& layout, const float* x, std::byte* out) noexcept;
@@ -156,53 +158,79 @@ void multiply(const RoundedLayout& layout, const RoundedTile& tile, const Weight
   for (int k = 0; k < 2 * N; ++k) _mm256_storeu_ps(y[k % N] + k / N * 8, acc[k / N][k % N]);
 }
 
-// Sums of the groups of centered weights that share one of the activations, as floats.
-template <class Codes, int Digits, int N, int Halves>
-void add_parts(const RoundedLayout& layout, const RoundedTile& tile, const WeightFormat& format,
-               const std::byte* x, const std::byte* piece, std::int64_t g, std::int64_t end,
-               int half, __m256 (&parts)[Halves][N]) noexcept {
-  for (; g < end; ++g) {
-    const Group<Codes, Digits, N> group(layout, x + g * layout.weight_group);
+std::int64_t scale_size(DType dtype) noexcept {
+  if (dtype == DType::U8 || dtype == DType::F8E4M3) return 1;
+  return dtype == DType::F32 ? 4 : 2;
+}
+
+// Groups of centered weights: their columns and how scales are loaded, or (0) as the weight says.
+template <int Columns>
+struct CenteredGroups {
+  static int cols(const RoundedLayout& layout) noexcept {
+    return Columns != 0 ? Columns : layout.weight_group;
+  }
+  static __m256 scales(DType dtype, const std::byte* plane, int half) noexcept {
+    if constexpr (Columns == 16) return load_e4m3(plane + half * 8);
+    if constexpr (Columns == 32) return load_e8m0(plane + half * 8);
+    return load_scales(dtype, plane, 0, half);
+  }
+};
+
+// Sums of n groups of centered weights that share one of the activations, as floats. x, the starts
+// of sums, codes and scales are those of the first.
+template <class Groups, class Codes, int Digits, int N, int Halves>
+void add_parts(const RoundedLayout& layout, DType dtype, const std::byte* x,
+               const std::byte* starts, const std::byte* piece, const std::byte* scales,
+               std::int64_t n, int half, __m256 (&parts)[Halves][N]) noexcept {
+  constexpr int kStep = 4 * Codes::kRun;
+  const int cols = Groups::cols(layout);
+  const std::int64_t scale_bytes = kTileRows * scale_size(dtype);
+  const Group<Codes, Digits, N> group(layout, x);
+  for (std::int64_t g = 0; g < n; ++g, starts += 4, scales += scale_bytes) {
     __m256i sums[Halves][N];
 #pragma GCC unroll 4
     for (int i = 0; i < N; ++i) {
-      const __m256i start = in_all_lanes(x + i * layout.row_bytes + layout.sums_at + g * 4);
+      const __m256i start = in_all_lanes(starts + i * layout.row_bytes);
 #pragma GCC unroll 2
       for (int h = 0; h < Halves; ++h) sums[h][i] = start;
     }
-    for (int c = 0; c < layout.weight_group; c += 4 * Codes::kRun, piece += Codes::kPieceBytes) {
-      group.add_run(piece + half * kHalf, x + g * layout.weight_group + c, 0, sums);
-      if (half == 0) prefetch<Codes::kPieceBytes>(piece);
+#pragma GCC unroll 2
+    for (int c = 0; c < cols; c += kStep, x += kStep, piece += Codes::kPieceBytes) {
+      group.add_run(piece + half * kHalf, x, 0, sums);
+      if (Codes::kFromMemory && half == 0) prefetch<Codes::kPieceBytes>(piece);
     }
 #pragma GCC unroll 2
     for (int h = 0; h < Halves; ++h) {
-      const __m256 scales = load_scales(format.scale_dtype, tile.scales, g, half + h);
+      const __m256 scale = Groups::scales(dtype, scales, half + h);
 #pragma GCC unroll 4
       for (int i = 0; i < N; ++i)
-        parts[h][i] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums[h][i]), scales, parts[h][i]);
+        parts[h][i] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums[h][i]), scale, parts[h][i]);
     }
   }
 }
 
-template <class Codes, int Digits, int N>
-void multiply_centered(const RoundedLayout& layout, const RoundedTile& tile,
-                       const WeightFormat& format, const std::byte* x,
-                       float (*y)[kTileRows]) noexcept {
+template <class Groups, class Codes, int Digits, int N>
+void multiply_groups(const RoundedLayout& layout, const RoundedTile& tile, DType dtype,
+                     const std::byte* x, float (*y)[kTileRows]) noexcept {
   static_assert(Codes::kRun == Codes::kPieceFours);
   constexpr int kHalves = N == 1 ? 2 : 1;
   __m256 acc[2][N];
 #pragma GCC unroll 8
   for (int k = 0; k < 2 * N; ++k) acc[k / N][k % N] = _mm256_setzero_ps();
-  const std::int64_t per_group = layout.group / layout.weight_group;
+  const std::int64_t per_group = layout.group / Groups::cols(layout);
   const std::int64_t group_bytes = layout.group / (4 * Codes::kPieceFours) * Codes::kPieceBytes;
+  const std::int64_t scale_bytes = per_group * kTileRows * scale_size(dtype);
   for (std::int64_t group = 0; group < layout.n_groups; ++group) {
-    const std::int64_t g = group * per_group, left = layout.n_weight_groups - g;
+    const std::int64_t left = layout.n_weight_groups - group * per_group;
 #pragma GCC unroll 2
     for (int half = 0; half < 2; half += kHalves) {
-      __m256 parts[kHalves][N] = {};
-      add_parts<Codes, Digits, N, kHalves>(layout, tile, format, x,
-                                           tile.codes + group * group_bytes, g,
-                                           g + (left < per_group ? left : per_group), half, parts);
+      __m256 parts[kHalves][N];
+#pragma GCC unroll 4
+      for (int k = 0; k < kHalves * N; ++k) parts[k / N][k % N] = _mm256_setzero_ps();
+      add_parts<Groups, Codes, Digits, N, kHalves>(
+          layout, dtype, x + group * layout.group, x + layout.sums_at + group * per_group * 4,
+          tile.codes + group * group_bytes, tile.scales + group * scale_bytes,
+          left < per_group ? left : per_group, half, parts);
 #pragma GCC unroll 8
       for (int k = 0; k < kHalves * N; ++k) {
         const std::byte* scale = x + k % N * layout.row_bytes + layout.scales_at + group * 4;
@@ -213,6 +241,20 @@ void multiply_centered(const RoundedLayout& layout, const RoundedTile& tile,
   }
 #pragma GCC unroll 8
   for (int k = 0; k < 2 * N; ++k) _mm256_storeu_ps(y[k % N] + k / N * 8, acc[k / N][k % N]);
+}
+
+template <class Codes, int Digits, int N>
+void multiply_centered(const RoundedLayout& layout, const RoundedTile& tile,
+                       const WeightFormat& format, const std::byte* x,
+                       float (*y)[kTileRows]) noexcept {
+  const DType dtype = format.scale_dtype;
+  if constexpr (!std::is_same_v<Codes, Packed<4>>) {
+    if (format.group == 16 && dtype == DType::F8E4M3)
+      return multiply_groups<CenteredGroups<16>, Codes, Digits, N>(layout, tile, dtype, x, y);
+    if (format.group == 32 && dtype == DType::U8)
+      return multiply_groups<CenteredGroups<32>, Codes, Digits, N>(layout, tile, dtype, x, y);
+  }
+  multiply_groups<CenteredGroups<0>, Codes, Digits, N>(layout, tile, dtype, x, y);
 }
 
 struct Avx2 {

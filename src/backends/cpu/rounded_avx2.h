@@ -33,6 +33,7 @@ __m256i in_all_lanes(const std::byte* dword) noexcept {
 // The codes of a tile.
 template <int Bits>
 struct Packed {
+  static constexpr bool kFromMemory = true;
   static constexpr int kPieceFours = kFours;
   static constexpr int kPieceBytes = Bits * kLine;
   // How many sums of two products, up to 8, fit into 16 bits when added; none for 8 bits.
@@ -73,6 +74,7 @@ struct Packed {
 
 // E2M1 numbers: doubled, and 12 added to them. A piece is half as long as others.
 struct PackedFp4 {
+  static constexpr bool kFromMemory = true;
   static constexpr int kPieceFours = kFours / 2;
   static constexpr int kPieceBytes = Packed<4>::kPieceBytes / 2;
   static constexpr int kRun = kPieceFours;
@@ -87,6 +89,7 @@ struct PackedFp4 {
 // The same as bytes in scratch.
 template <class Codes>
 struct Opened {
+  static constexpr bool kFromMemory = false;
   static constexpr int kPieceFours = Codes::kPieceFours;
   static constexpr int kPieceBytes = kPieceFours * kLine;
   static constexpr int kRun = Codes::kRun;
