@@ -27,6 +27,9 @@ void TimedBackend::add(const AddOp& op) {
 void TimedBackend::clamp(const ClampOp& op) {
   timed(Clamp, [&] { inner_->clamp(op); });
 }
+void TimedBackend::softcap(const SoftcapOp& op) {
+  timed(Softcap, [&] { inner_->softcap(op); });
+}
 void TimedBackend::rope(const RopeOp& op) {
   timed(Rope, [&] { inner_->rope(op); });
 }

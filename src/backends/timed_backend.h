@@ -56,6 +56,7 @@ class TimedBackend final : public Backend {
   void matmuls(std::span<const MatmulOp> ops) override;
   void add(const AddOp& op) override;
   void clamp(const ClampOp& op) override;
+  void softcap(const SoftcapOp& op) override;
   void rope(const RopeOp& op) override;
   void store_kv(const StoreKvOp& op) override;
   void attention(const AttentionOp& op) override;
@@ -77,6 +78,7 @@ class TimedBackend final : public Backend {
     Matmul,
     Add,
     Clamp,
+    Softcap,
     Rope,
     StoreKv,
     Attention,
@@ -99,6 +101,7 @@ class TimedBackend final : public Backend {
                                      {"matmul"},
                                      {"add"},
                                      {"clamp"},
+                                     {"softcap"},
                                      {"rope"},
                                      {"store_kv"},
                                      {"attention"},

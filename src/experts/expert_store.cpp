@@ -202,7 +202,8 @@ void ExpertStore::place(const std::array<StoredMatrix, 3>& matrices, const Backe
     landing.how[i] = m.repack;
     const PlaneBytes rows = m.in_memory();
     Planes planes = landing.planes[i];
-    if (is_repacked) planes = {place_rows(rows.data), place_rows(rows.scales), place_rows(rows.biases)};
+    if (is_repacked)
+      planes = {place_rows(rows.data), place_rows(rows.scales), place_rows(rows.biases)};
     expert.matrices[i] = {
         m.format,     backend ? backend->layout_for(m.format, WeightUse::Product) : m.format,
         m.rows,       m.cols,
@@ -254,13 +255,14 @@ void ExpertStore::prepare(ExpertKey key, std::byte* slot) const {
   for (const Matrix& m : expert.matrices) {
     if (m.layout == m.format) continue;
     MOEFLUX_ASSERT(m.layout == arranged(m.format, !m.format.is_interleaved));
-    const WeightView stored{.format = m.format,
-                            .rows = m.rows,
-                            .cols = m.cols,
-                            .data = slot + m.planes[0],
-                            .scales = slot + m.planes[1],
-                            .biases = m.planes[2] == Weight::kNoPlane ? nullptr : slot + m.planes[2],
-                            .block_row0 = m.block_row0};
+    const WeightView stored{
+        .format = m.format,
+        .rows = m.rows,
+        .cols = m.cols,
+        .data = slot + m.planes[0],
+        .scales = slot + m.planes[1],
+        .biases = m.planes[2] == Weight::kNoPlane ? nullptr : slot + m.planes[2],
+        .block_row0 = m.block_row0};
     std::vector<std::byte> scratch(tile_scratch_bytes(m.format, m.cols));
     for (std::int64_t p = 0; p < n_tiles(m.rows); ++p) arrange_tile(stored, p, scratch);
   }

@@ -1,9 +1,9 @@
 // Where routed experts come from: which bytes of which files make up an expert, and where they land
 // in a slot of memory. Any checkpoint can be streamed in place: planes that lie close together are
 // fetched with one read, a record of a container is one read, and every read lands where its file
-// offset and its address agree modulo kBlock, so that direct I/O needs no copy. What is not stored as
-// rows becomes rows when it has landed, in the same slot: a plane that serves several matrices (gate
-// and up in turns) is read once. Immutable.
+// offset and its address agree modulo kBlock, so that direct I/O needs no copy. What is not stored
+// as rows becomes rows when it has landed, in the same slot: a plane that serves several matrices
+// (gate and up in turns) is read once. Immutable.
 //
 // Banks whose experts have as many bytes share a class of slots: slots of a class hold any expert
 // of its banks. A model of one quantization has one class.
@@ -77,7 +77,7 @@ class ExpertStore {
   // Slots.
   std::span<const SlotClass> classes() const { return classes_; }
   int class_of(int bank) const { return class_of_[static_cast<std::size_t>(bank)]; }
-  std::size_t slot_bytes() const;  // of the largest class; 0 without experts
+  std::size_t slot_bytes() const;    // of the largest class; 0 without experts
   std::size_t repack_bytes() const;  // what one prepare() takes beside the slot
   // See above; and the memory of all experts.
   SlotCounts slots_for(std::uint64_t bytes, std::size_t min_slots = 1) const {

@@ -29,8 +29,8 @@ ExpertStreamer::ExpertStreamer(ExpertStore store, Backend& backend, MemoryBudget
       tags_(kTagsAtOnce),
       n_served_(static_cast<std::size_t>(store_.n_banks())) {
   const auto n_threads = static_cast<std::uint64_t>(backend.n_threads());
-  reader_reservation_ = budget.reserve(
-      "reader", drive_->info().memory_bytes + n_threads * store_.repack_bytes());
+  reader_reservation_ =
+      budget.reserve("reader", drive_->info().memory_bytes + n_threads * store_.repack_bytes());
   stats_.banks.resize(static_cast<std::size_t>(store_.n_banks()));
   if (backend.drives_experts() && cache_.n_slots() > 0 &&
       DeviceTable::can_describe(store_, cache_)) {
@@ -108,7 +108,7 @@ bool ExpertStreamer::claim(ExpertKey key, Purpose purpose) {
     transfer(slot).start = std::chrono::steady_clock::now();
     demanded_.push_back(slot);
   } else {
-    stats_.guessed += purpose == Purpose::Prefetch;
+    stats_.prefetched += purpose == Purpose::Prefetch;
     stats_.warmed += purpose == Purpose::Warm;
     start(slot);
   }
@@ -224,7 +224,7 @@ void ExpertStreamer::check(int slot) {
 void ExpertStreamer::count_hit(int bank, int slot) {
   ++bank_stats(bank).hits;
   const Purpose purpose = std::exchange(transfer(slot).purpose, Purpose::Demand);
-  if (purpose == Purpose::Prefetch) ++stats_.guesses_used;
+  if (purpose == Purpose::Prefetch) ++stats_.prefetches_used;
 }
 
 void ExpertStreamer::count_miss(ExpertKey key) {

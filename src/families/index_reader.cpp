@@ -1,5 +1,6 @@
 #include "families/index_reader.h"
 
+#include <cmath>
 #include <utility>
 
 #include "base/error.h"
@@ -59,8 +60,13 @@ std::string mtp_layer_prefix(const ModelSource& source, int n_layers) {
 std::string find_prefix(const ModelSource& source,
                         std::initializer_list<std::string_view> candidates,
                         std::string_view suffix) {
+  constexpr std::string_view kWeight = ".weight";  // or what a quantized module has in its place
   for (const std::string_view prefix : candidates) {
-    if (has_tensor(source, fmt::format("{}{}", prefix, suffix))) return std::string(prefix);
+    std::string name = fmt::format("{}{}", prefix, suffix);
+    if (has_tensor(source, name)) return std::string(prefix);
+    if (!suffix.ends_with(kWeight)) continue;
+    name.resize(name.size() - kWeight.size());
+    if (has_module(source, name)) return std::string(prefix);
   }
   std::string tried;
   for (const std::string_view prefix : candidates) tried += fmt::format(" {}{}", prefix, suffix);
@@ -128,6 +134,7 @@ Layer<Stored> IndexReader::layer(const std::string& p, const LayerSpec& spec, Ba
     t.mixer_post_norm = norm_of(names_.mixer_post_norm);
     t.ffn_post_norm = norm_of(names_.ffn_post_norm);
   }
+  if (spec.has_scale) t.scale = find_vector(source_, p + "layer_scalar", 1);
   std::visit([&](const auto& s) { t.mixer = mixer(p, s); }, spec.mixer);
   if (const auto* s = std::get_if<MoeSpec>(&spec.ffn)) {
     t.ffn = moe(p + names_.mlp, *s, banks);
@@ -160,7 +167,7 @@ Attention<Stored> IndexReader::mixer(const std::string& layer, const AttentionSp
       .spec = s,
       .q = linear(p + "q_proj", std::int64_t{s.n_heads} * s.query_head(), d, s.has_bias),
       .k = linear(p + "k_proj", s.kv_dim(), d, s.has_bias),
-      .v = linear(p + "v_proj", s.kv_dim(), d, s.has_bias),
+      .v = s.values_are_keys ? Linear<Stored>() : linear(p + "v_proj", s.kv_dim(), d, s.has_bias),
       .o = linear(p + "o_proj", d, s.q_dim(), s.has_out_bias),
       .q_norm = {},
       .k_norm = {},
@@ -177,20 +184,42 @@ Attention<Stored> IndexReader::mixer(const std::string& layer, const AttentionSp
 
 GatedDelta<Stored> IndexReader::mixer(const std::string& layer, const GatedDeltaSpec& s) const {
   const std::string p = layer + names_.delta;
-  const int d = config_.d_model;
-  return {
-      .spec = s,
-      .qkv = find_matrix(source_, p + "in_proj_qkv", s.conv_dim(), d),
-      .z = find_matrix(source_, p + "in_proj_z", s.value_dim(), d),
-      .b = find_matrix(source_, p + "in_proj_b", s.n_value_heads, d),
-      .a = find_matrix(source_, p + "in_proj_a", s.n_value_heads, d),
-      .out = find_matrix(source_, p + "out_proj", d, s.value_dim()),
-      // [C, 1, K] and [C, K, 1] hold the same bytes.
-      .conv = find_transposed(source_, p + "conv1d", s.conv_dim(), s.conv_width),
-      .a_log = find_vector(source_, p + "A_log", s.n_value_heads),
-      .dt_bias = find_vector(source_, p + "dt_bias", s.n_value_heads),
-      .norm = find_vector(source_, p + "norm.weight", s.d_value),
+  GatedDelta<Stored> t;
+  t.spec = s;
+  read_delta_inputs(p, t);
+  t.out = find_matrix(source_, p + "out_proj", config_.d_model, s.value_dim());
+  // [C, 1, K] and [C, K, 1] hold the same bytes.
+  t.conv = find_transposed(source_, p + "conv1d", s.conv_dim(), s.conv_width);
+  t.a_log = find_vector(source_, p + "A_log", s.n_value_heads);
+  t.dt_bias = find_vector(source_, p + "dt_bias", s.n_value_heads);
+  t.norm = find_vector(source_, p + "norm.weight", s.d_value);
+  return t;
+}
+
+// One by one, or fused into two matrices that are grouped by key head: its query and key, then
+// values and gates of the value heads that share it; likewise b and a.
+void IndexReader::read_delta_inputs(const std::string& p, GatedDelta<Stored>& t) const {
+  const GatedDeltaSpec& s = t.spec;
+  const int d = config_.d_model, n_heads = s.n_key_heads;
+  if (!has_module(source_, p + "in_proj_qkvz")) {
+    t.qkv = find_matrix(source_, p + "in_proj_qkv", s.conv_dim(), d);
+    t.z = find_matrix(source_, p + "in_proj_z", s.value_dim(), d);
+    t.b = find_matrix(source_, p + "in_proj_b", s.n_value_heads, d);
+    t.a = find_matrix(source_, p + "in_proj_a", s.n_value_heads, d);
+    return;
+  }
+  const int key = s.d_key, value = s.value_dim() / n_heads, shared = s.n_value_heads / n_heads;
+  const int group = 2 * (key + value);
+  const auto of_each_group = [&](int first, int take) -> RowRun {
+    return {.first = first, .take = take, .stride = group, .count = n_heads};
   };
+  const StoredMatrix qkvz = find_matrix(source_, p + "in_proj_qkvz", n_heads * group, d);
+  t.qkv =
+      qkvz.pick({of_each_group(0, key), of_each_group(key, key), of_each_group(2 * key, value)});
+  t.z = qkvz.pick({of_each_group(2 * key + value, value)});
+  const StoredMatrix ba = find_matrix(source_, p + "in_proj_ba", 2 * s.n_value_heads, d);
+  t.b = ba.pick({{.first = 0, .take = shared, .stride = 2 * shared, .count = n_heads}});
+  t.a = ba.pick({{.first = shared, .take = shared, .stride = 2 * shared, .count = n_heads}});
 }
 
 LatentAttention<Stored> IndexReader::mixer(const std::string& layer, const MlaSpec& s) const {
@@ -254,6 +283,18 @@ Moe<Stored> IndexReader::moe(const std::string& p, const MoeSpec& s, Banks& bank
   t.bank = static_cast<int>(banks.size());
   banks.push_back(experts(p, s));
   if (s.has_expert_bias) read_expert_biases(p, t);
+  if (s.router.has_norm) {
+    // Besides its weights it divides by the root of the width.
+    t.router_norm = find_vector(source_, p + names_.router_norm, d);
+    t.router_norm.factor = 1.0f / std::sqrt(static_cast<float>(d));
+  }
+  if (s.router.has_expert_scales)
+    t.expert_scales = find_vector(source_, p + names_.expert_scales, s.n_experts);
+  if (s.has_part_norms) {
+    t.shared_post_norm = norm(p + names_.shared_post_norm, d);
+    t.expert_norm = norm(p + names_.expert_norm, d);
+    t.expert_post_norm = norm(p + names_.expert_post_norm, d);
+  }
   t.router = linear(p + names_.router, s.n_experts, d, s.router.has_bias);
   if (s.router.has_correction_bias) {
     t.correction_bias = find_vector(source_, p + names_.correction_bias, s.n_experts);
@@ -265,14 +306,16 @@ Moe<Stored> IndexReader::moe(const std::string& p, const MoeSpec& s, Banks& bank
   return t;
 }
 
-// In whichever form the checkpoint stores them: stacked (`switch_mlp.*`), fused
+// In whichever form the checkpoint stores them: stacked (`switch_mlp.*`, `switch_glu.*`), fused
 // (`experts.gate_up_proj`, gate rows first) or one by one (`experts.0.gate_proj`).
 ExpertBank IndexReader::experts(const std::string& mlp, const MoeSpec& s) const {
   const int d = config_.d_model;
   const auto stack = [&](const std::string& module, std::int64_t rows, std::int64_t cols) {
     return find_stacked_matrices(source_, mlp + module, s.n_experts, rows, cols);
   };
-  for (const std::string form : {"switch_mlp.", "experts."}) {
+  if (names_.gate_up_alternates && has_module(source_, mlp + "experts.gate_up_proj"))
+    return alternating_experts(mlp, s);
+  for (const std::string form : {"switch_mlp.", "experts.", "experts.switch_glu."}) {
     if (has_module(source_, mlp + form + "gate_up_proj")) {
       const StoredExpertBank fused = stack(form + "gate_up_proj", 2 * s.d_expert, d);
       return {.gate = fused.slice(0, s.d_expert),
@@ -298,9 +341,29 @@ ExpertBank IndexReader::experts(const std::string& mlp, const MoeSpec& s) const 
           .down = each(names_.down, d, s.d_expert)};
 }
 
+ExpertBank IndexReader::alternating_experts(const std::string& mlp, const MoeSpec& s) const {
+  const auto stack = [&](const char* module, std::int64_t rows, std::int64_t cols) {
+    return find_stacked_matrices(source_, mlp + module, s.n_experts, rows, cols,
+                                 FloatStack::Transposed);
+  };
+  const StoredExpertBank fused = stack("experts.gate_up_proj", 2 * s.d_expert, config_.d_model);
+  return {.gate = fused.pick({{.first = 0, .take = 1, .stride = 2, .count = s.d_expert}}),
+          .up = fused.pick({{.first = 1, .take = 1, .stride = 2, .count = s.d_expert}}),
+          .down = stack("experts.down_proj", config_.d_model, s.d_expert)};
+}
+
 // Of stacked experts, beside their matrices.
 void IndexReader::read_expert_biases(const std::string& mlp, Moe<Stored>& moe) const {
   const MoeSpec& s = moe.spec;
+  const std::string fused = mlp + "experts.gate_up_proj_bias";
+  if (names_.gate_up_alternates && has_tensor(source_, fused)) {
+    const StoredVector bias = find_vector(source_, fused, 2 * s.d_expert, s.n_experts);
+    moe.gate_bias = bias.every(0, 2);
+    moe.up_bias = bias.every(1, 2);
+    moe.down_bias =
+        find_vector(source_, mlp + "experts.down_proj_bias", config_.d_model, s.n_experts);
+    return;
+  }
   const std::string p =
       mlp + (has_module(source_, mlp + "switch_mlp.gate_proj") ? "switch_mlp." : "experts.");
   moe.gate_bias = find_vector(source_, p + "gate_proj.bias", s.d_expert, s.n_experts);

@@ -44,8 +44,13 @@ struct TensorNames {
   // Below `mlp`.
   std::string router = "gate";
   std::string correction_bias = "gate.e_score_correction_bias";
+  std::string router_norm, expert_scales;
   std::string shared = "shared_expert.";
   std::string shared_gate = "shared_expert_gate";
+  std::string shared_post_norm, expert_norm, expert_post_norm;
+  // Of fused experts gate and up rows alternate, beginning with a gate row, and floats are stored
+  // transposed.
+  bool gate_up_alternates = false;
   // Of an expert stored by itself.
   std::string gate = "gate_proj", up = "up_proj", down = "down_proj";
   MtpNames mtp = {};
@@ -86,7 +91,9 @@ class IndexReader {
   Linear<Stored> linear(const std::string& module, std::int64_t rows, std::int64_t cols,
                         bool has_bias) const;
   ExpertBank experts(const std::string& mlp, const MoeSpec& spec) const;
+  ExpertBank alternating_experts(const std::string& mlp, const MoeSpec& spec) const;
   void read_expert_biases(const std::string& mlp, Moe<Stored>& moe) const;
+  void read_delta_inputs(const std::string& p, GatedDelta<Stored>& delta) const;
 
   const ModelSource& source_;
   const ModelConfig& config_;

@@ -14,6 +14,7 @@ namespace {
 constexpr std::array<std::string_view, 6> kKeysOfAll{"rope_type",     "type",
                                                      "rope_theta",    "partial_rotary_factor",
                                                      "mrope_section", "mrope_interleaved"};
+constexpr std::array<std::string_view, 1> kProportionalKeys{"factor"};
 constexpr std::array<std::string_view, 2> kLinearKeys{"factor", "mscale_all_dim"};
 constexpr std::array<std::string_view, 8> kYarnKeys{
     "factor",         "original_max_position_embeddings",
@@ -28,11 +29,12 @@ struct RopeType {
   std::string_view name;
   Keys keys;  // besides kKeysOfAll
 };
-constexpr std::array<RopeType, 4> kTypes{{
+constexpr std::array<RopeType, 5> kTypes{{
     {"default", {}},
     {"linear", kLinearKeys},
     {"llama3", kLlama3Keys},
     {"yarn", kYarnKeys},
+    {"proportional", kProportionalKeys},
 }};
 
 Keys keys_of(std::string_view type, const std::string& origin) {
@@ -180,6 +182,10 @@ Llama3Scaling RopeFields::llama3() const {
 }
 
 RopeSpec RopeFields::make(int n_rot, bool interleaved) const {
+  if (is_proportional()) {
+    fail(Errc::Unsupported, "{}: rope_type \"proportional\" is not supported for this model",
+         config_.origin());
+  }
   if (type_ == "yarn") return make_yarn_rope(theta(), n_rot, interleaved, yarn());
   if (type_ == "llama3") return make_llama3_rope(theta(), n_rot, interleaved, llama3());
   if (type_ == "linear") return make_linear_rope(theta(), n_rot, interleaved, factor());
@@ -191,6 +197,10 @@ RopeSpec RopeFields::make_partial(int d_head, double default_share, bool interle
   if (!(share > 0 && share <= 1)) {
     fail(Errc::BadInput, "{}: partial_rotary_factor is {}, outside of 0 to 1", config_.origin(),
          share);
+  }
+  if (is_proportional() && !interleaved) {
+    const double factor = number("factor") ? this->factor() : 1;
+    return make_proportional_rope(theta(), d_head, share, factor);
   }
   const int n_rot = static_cast<int>(d_head * share);
   if (n_rot == 0) {

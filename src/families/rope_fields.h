@@ -20,8 +20,10 @@ class RopeFields {
   explicit RopeFields(const JsonFields& config, std::optional<double> default_theta = {});
 
   std::optional<double> number(std::string_view key) const;
+  bool is_proportional() const { return type_ == "proportional"; }
   RopeSpec make(int n_rot, bool interleaved) const;
-  // Of the leading `partial_rotary_factor` of a head.
+  // Of the leading `partial_rotary_factor` of a head; "proportional": of the pairs of the whole
+  // head.
   RopeSpec make_partial(int d_head, double default_share, bool interleaved = false) const;
   // Of a whole head, in halves. Throws Unsupported for a `partial_rotary_factor` other than 1.
   RopeSpec make_whole(int d_head) const;

@@ -38,12 +38,30 @@ std::string_view layer_of_norm(std::string_view name) {
 // The module a tensor belongs to, or the tensor itself where it is not part of one.
 std::string_view module_of(std::string_view name) {
   // Scales of activations and of caches, which weights alone do not need, go with their module.
-  for (const std::string_view end :
-       {".weight", ".scales", ".biases", ".weight_scale_inv", ".qweight", ".qzeros", ".g_idx",
-        ".weight_packed", ".weight_scale", ".weight_scale_2", ".weight_zero_point",
-        ".weight_global_scale", ".weight_shape", ".weight_zeros", ".scale", ".input_scale",
-        ".input_global_scale", ".input_zero_point", ".k_scale", ".v_scale", ".q_scale",
-        ".output_scale", "_blocks", "_scales"}) {
+  for (const std::string_view end : {".weight",
+                                     ".scales",
+                                     ".biases",
+                                     ".weight_scale_inv",
+                                     ".qweight",
+                                     ".qzeros",
+                                     ".g_idx",
+                                     ".weight_packed",
+                                     ".weight_scale",
+                                     ".weight_scale_2",
+                                     ".weight_zero_point",
+                                     ".weight_global_scale",
+                                     ".weight_shape",
+                                     ".weight_zeros",
+                                     ".scale",
+                                     ".input_scale",
+                                     ".input_global_scale",
+                                     ".input_zero_point",
+                                     ".k_scale",
+                                     ".v_scale",
+                                     ".q_scale",
+                                     ".output_scale",
+                                     "_blocks",
+                                     "_scales"}) {
     if (name.ends_with(end)) return name.substr(0, name.size() - end.size());
   }
   return name;

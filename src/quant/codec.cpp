@@ -141,8 +141,7 @@ void decode_fp8_row(const WeightView& m, std::int64_t row, float* out) noexcept 
   const auto scale_size = static_cast<std::int64_t>(dtype_size(f.scale_dtype));
   const std::byte* data = m.data + row * m.cols;
   const std::byte* scales =
-      m.scales +
-      (m.block_row0 + row) / rows_per_scale(f) * scales_per_row(f, m.cols) * scale_size;
+      m.scales + (m.block_row0 + row) / rows_per_scale(f) * scales_per_row(f, m.cols) * scale_size;
   for (std::int64_t c = 0; c < m.cols; ++c) {
     const float scale = decode_one(f.scale_dtype, scales + c / f.block * scale_size);
     out[c] = f8e4m3_to_float(std::to_integer<std::uint8_t>(data[c])) * scale;

@@ -70,16 +70,32 @@ void transpose_dwords(const std::byte* from, std::int64_t rows, std::int64_t col
 void turn(std::byte* plane, std::int64_t rows, std::int64_t cols, std::size_t size,
           std::byte* scratch) {
   std::memcpy(scratch, plane, static_cast<std::size_t>(rows * cols) * size);
-  size == 4 ? transpose_dwords(scratch, rows, cols, plane)
-            : transpose<std::uint16_t>(scratch, rows, cols, plane);
+  switch (size) {
+    case 4:
+      return transpose_dwords(scratch, rows, cols, plane);
+    case 2:
+      return transpose<std::uint16_t>(scratch, rows, cols, plane);
+    default:
+      MOEFLUX_ASSERT(size == 1);
+      return transpose<std::uint8_t>(scratch, rows, cols, plane);
+  }
+}
+
+bool has_tiles(const WeightFormat& format) {
+  const int group = format.group;
+  return format.kind == WeightKind::Fp4 ||
+         (format.kind == WeightKind::Affine && (group == 32 || group == 64 || group == 128));
 }
 
 }  // namespace
 
+std::size_t bias_element_bytes(const WeightFormat& format) {
+  if (format.kind != WeightKind::Affine || format.zero == AffineZero::MidCode) return 0;
+  return format.zero == AffineZero::ZeroPoint ? 1 : dtype_size(format.scale_dtype);
+}
+
 WeightFormat arranged(WeightFormat format, bool is_interleaved) {
-  const bool has_tiles = format.kind == WeightKind::Affine && format.zero == AffineZero::Bias &&
-                         format.group % 32 == 0;
-  format.is_interleaved = is_interleaved && has_tiles;
+  format.is_interleaved = is_interleaved && has_tiles(format);
   return format;
 }
 
@@ -103,7 +119,7 @@ std::size_t tile_scratch_bytes(const WeightFormat& format, std::int64_t cols) {
 
 void arrange_tile(const WeightView& matrix, std::int64_t index, std::span<std::byte> scratch) {
   const WeightFormat& format = matrix.format;
-  MOEFLUX_ASSERT(format.kind == WeightKind::Affine && index < n_tiles(matrix.rows));
+  MOEFLUX_ASSERT(has_tiles(format) && index < n_tiles(matrix.rows));
   MOEFLUX_ASSERT(scratch.size() >= tile_scratch_bytes(format, matrix.cols));
   const std::int64_t first = index * kTileRows;
   const std::int64_t rows = std::min(kTileRows, matrix.rows - first);
@@ -115,7 +131,8 @@ void arrange_tile(const WeightView& matrix, std::int64_t index, std::span<std::b
   turn_plane(matrix.data, data_row_bytes(format, matrix.cols) / 4, 4);
   const std::int64_t n_groups = scales_per_row(format, matrix.cols);
   turn_plane(matrix.scales, n_groups, dtype_size(format.scale_dtype));
-  turn_plane(matrix.biases, n_groups, dtype_size(format.scale_dtype));
+  if (const std::size_t size = bias_element_bytes(format); size > 0)
+    turn_plane(matrix.biases, n_groups, size);
 }
 
 }  // namespace moeflux

@@ -1,10 +1,11 @@
-// Affine matrices in interleaved tiles: the order in which products read them from memory.
+// Affine and Fp4 matrices in interleaved tiles: the order in which products read them from memory.
 //
-// Sixteen rows are a tile; the last one may have fewer. Each plane of a tile is turned: of the
+// Sixteen rows are a tile; the last one may have fewer. Each plane of a tile is transposed: of the
 // codes, dword c of row r is dword c * n_rows + r; of scales and biases, element g of row r is
-// element g * n_rows + r. A tile takes exactly the bytes of its rows, so a matrix is rearranged
-// where it lies. The lanes of a vector register are then rows, which neither shuffles nor sums
-// across lanes, and a product reads one stream of memory from its begin to its end.
+// element g * n_rows + r. The scale of a whole Fp4 matrix stays where it is. A tile takes exactly
+// the bytes of its rows, so a matrix is rearranged where it lies. The lanes of a vector register
+// are then rows, which neither shuffles nor sums across lanes, and a product reads one stream of
+// memory from its begin to its end.
 #pragma once
 
 #include <cstddef>
@@ -21,12 +22,15 @@ constexpr std::int64_t n_tiles(std::int64_t rows) {
   return (rows + kTileRows - 1) / kTileRows;
 }
 
-// The matrix that `matrix` would be in interleaved tiles or in rows; what is not affine has no
-// tiles.
+// Bytes of a group's bias or zero point; 0 when groups have none.
+std::size_t bias_element_bytes(const WeightFormat& format);
+
+// The matrix that `matrix` would be in interleaved tiles or in rows. Fp4 has tiles, and Affine with
+// groups of 32, 64 or 128.
 WeightFormat arranged(WeightFormat format, bool is_interleaved);
 
-// From rows to tiles or back, in place: one plane of a matrix, with row_elements elements of 2 or
-// 4 bytes in a row (dwords of codes; scales; biases).
+// From rows to tiles or back, in place: one plane of a matrix, with row_elements elements of 1, 2
+// or 4 bytes in a row (dwords of codes; scales; biases).
 void arrange_plane(std::byte* plane, std::int64_t rows, std::int64_t row_elements,
                    std::size_t element_bytes, bool to_tiles);
 

@@ -65,9 +65,7 @@ class Repacker {
     return writable(to_.biases) + (first_ + i) * n_groups_ + g;
   }
   // The stored group that group g is part of.
-  std::int64_t stored_group(std::int64_t g) const {
-    return g * format_.group / how_.stored_group;
-  }
+  std::int64_t stored_group(std::int64_t g) const { return g * format_.group / how_.stored_group; }
 
   // The stored rows behind rows [begin, end).
   void find_rows(std::int64_t begin, std::int64_t end) {

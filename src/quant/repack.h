@@ -9,11 +9,13 @@
 //   Transposed   data: [C, R] floats
 //   Gptq         data: [C * b / 32, R] dwords along C; scales: [n, R]; zero points:
 //                [n, R * b / 32] dwords along R, to which zero_offset is added
-//   Awq          data: [C, R / 8] dwords along R; scales: [n, R]; zero points: [n, R / 8]; the codes
+//   Awq          data: [C, R / 8] dwords along R; scales: [n, R]; zero points: [n, R / 8]; the
+//   codes
 //                of a dword stand for its rows 0, 2, 4, 6, 1, 3, 5, 7
 //   PackedRows   data: as the format says; scales: [R, n]; zero points, if any:
 //                [R * b / 32, n] dwords along R
-//   SignedBytes  data: [R, C] signed bytes; scales: [R, n]; zero points, if any: [R, n] signed bytes
+//   SignedBytes  data: [R, C] signed bytes; scales: [R, n]; zero points, if any: [R, n] signed
+//   bytes
 // With has_one_scale there is a single scale, and a single zero point of SignedBytes.
 #pragma once
 
@@ -50,7 +52,7 @@ struct Repack {
   std::int64_t stored_block_rows = 0;  // Rows of Fp8Block
   int zero_offset = 0;                 // Gptq
   bool has_one_scale = false;          // PackedRows and SignedBytes
-  RowRuns rows = {};                   // of the stored matrix, in the order in which they are wanted
+  RowRuns rows = {};  // of the stored matrix, in the order in which they are wanted
 
   // The same of the rows that `picked` picks out of these.
   Repack pick(const RowRuns& picked) const;

@@ -5,10 +5,11 @@
 //   F32, F16, BF16   data: rows x cols elements
 //   Affine           data: each row a little-endian, LSB-first bit stream of cols unsigned codes of
 //                    `bits` bits, up to a whole dword; scales: [rows, cols / group] of
-//                    `scale_dtype`. With the `zero`
-//                      Bias       biases like the scales;            w = scale * code + bias
-//                      MidCode    no biases;                         w = scale * (code - 2^(bits-1))
-//                      ZeroPoint  biases: [rows, cols / group] bytes; w = scale * (code - byte)
+//                    `scale_dtype`. By `zero`:
+//   ... Bias         biases like the scales, w = scale * code + bias
+//   ... MidCode      no biases, w = scale * (code - 2^(bits - 1))
+//   ... ZeroPoint    biases: [rows, cols / group] bytes, w = scale * (code - byte)
+//
 //   Fp8Block         data: E4M3 bytes; scales: [ceil(rows / rows_per_scale), ceil(cols / block)] of
 //                    `scale_dtype`, U8 being E8M0;             w = value * scale of its block
 //   Fp4              data: as of Affine with 4 bits, each code an E2M1 number; scales:
@@ -35,7 +36,7 @@ enum class AffineZero { Bias, MidCode, ZeroPoint };
 
 struct WeightFormat {
   WeightKind kind = WeightKind::F32;
-  int bits = 0;                    // Affine: 2, 3, 4, 5, 6 or 8
+  int bits = 0;  // Affine: 2, 3, 4, 5, 6 or 8
   // Columns that share a scale. Affine: 32, 64 or 128; of odd matrices any divisor of cols, which
   // products take the slow way. Fp4: 16 or 32.
   int group = 0;
@@ -58,7 +59,7 @@ std::string describe(const WeightFormat& format);
 
 std::int64_t data_row_bytes(const WeightFormat& format, std::int64_t cols);
 std::int64_t scales_per_row(const WeightFormat& format,
-                            std::int64_t cols);  // 0 when there are none
+                            std::int64_t cols);           // 0 when there are none
 std::int64_t rows_per_scale(const WeightFormat& format);  // of Fp8Block its block, else 1
 // Bytes of the scales of a matrix that begins `block_row0` rows into its first block; 0 when it has
 // none.

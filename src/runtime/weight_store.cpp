@@ -24,7 +24,7 @@ std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-// Where each piece of the weights goes. What is read from the disk lies where its file offset and
+// Where each piece of the weights goes. What is read from the drive lies where its file offset and
 // its address agree modulo a block, so that it can be read straight into its place.
 class Layout {
  public:
@@ -156,8 +156,7 @@ class Loader {
     const bool in_place = memory_.host() != nullptr;
     std::uint64_t largest = kPieceBytes;
     for (const Matrix& m : all) largest = std::max(largest, m.end - m.begin + 2 * kBlock);
-    const auto staging =
-        in_place ? nullptr : backend_.allocate(largest, MemoryKind::Pinned);
+    const auto staging = in_place ? nullptr : backend_.allocate(largest, MemoryKind::Pinned);
     for (std::size_t first = 0, last; first < all.size(); first = last) {
       // The piece begins where addresses and file offsets agree modulo a block.
       const std::uint64_t begin = all[first].begin / kBlock * kBlock;
@@ -316,8 +315,7 @@ class Loader {
       if (m.source->repack == nullptr) continue;
       const WeightView to = view_in(m, memory);
       for (std::int64_t begin = 0; begin < to.rows; begin += kRowsPerTask)
-        tasks.push_back(
-            {&m, &stored.front(), to, begin, std::min(begin + kRowsPerTask, to.rows)});
+        tasks.push_back({&m, &stored.front(), to, begin, std::min(begin + kRowsPerTask, to.rows)});
       stored = stored.subspan(1);
     }
     std::atomic<const Matrix*> refused = nullptr;
@@ -340,7 +338,7 @@ class Loader {
     for (const Matrix& m : matrices) {
       if (m.layout == m.weight.format) continue;
       const WeightView view = view_in(m, memory);
-    const std::int64_t count = n_tiles(view.rows);
+      const std::int64_t count = n_tiles(view.rows);
       for (std::int64_t begin = 0; begin < count; begin += kTilesPerTask)
         tasks.push_back({view, begin, std::min(begin + kTilesPerTask, count)});
     }

@@ -1,5 +1,5 @@
-// What the lookups of tensor_lookup.h share: the request, the tensors they find, and the errors that
-// name them. Internal to this folder.
+// What the lookups of tensor_lookup.h share: the request, the tensors they find, and the errors
+// that name them. Internal to this folder.
 #pragma once
 
 #include <cstdint>

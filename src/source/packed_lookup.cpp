@@ -128,8 +128,7 @@ Found take_gptq(const Request& want, const Named& codes, const QuantSettings& se
   const Named zeros = need(want, want.module + ".qzeros", why);
   need_float_scales(want, scales);
   need_dtype(want, zeros, {DType::I32, DType::U32});
-  const std::int64_t n_groups =
-      scales.info->shape.size() < 2 ? 1 : *(scales.info->shape.end() - 2);
+  const std::int64_t n_groups = scales.info->shape.size() < 2 ? 1 : *(scales.info->shape.end() - 2);
   need_shape(want, scales, n_groups, want.rows);
   need_shape(want, zeros, n_groups, ceil_div(want.rows * bits, 32));
   const std::int64_t group = group_of(want, scales, settings, n_groups);
@@ -160,8 +159,7 @@ Found take_awq(const Request& want, const Named& codes, const QuantSettings& set
   const Named zeros = need(want, want.module + ".qzeros", why);
   need_float_scales(want, scales);
   need_dtype(want, zeros, {DType::I32, DType::U32});
-  const std::int64_t n_groups =
-      scales.info->shape.size() < 2 ? 1 : *(scales.info->shape.end() - 2);
+  const std::int64_t n_groups = scales.info->shape.size() < 2 ? 1 : *(scales.info->shape.end() - 2);
   need_shape(want, scales, n_groups, want.rows);
   need_shape(want, zeros, n_groups, want.rows / 8);
   const std::int64_t group = group_of(want, scales, settings, n_groups);
@@ -188,8 +186,7 @@ Found take_int_rows(const Request& want, const Named& codes, const Named& scales
   how.stored_group = want.cols;
   if (!how.has_one_scale) {
     const auto all_rows = static_cast<std::uint64_t>(want.rows * std::max(want.n_experts, 1));
-    const std::int64_t n_groups =
-        n_scales == all_rows ? 1 : last_dimension(*scales.info);
+    const std::int64_t n_groups = n_scales == all_rows ? 1 : last_dimension(*scales.info);
     need_shape(want, scales, want.rows, n_groups);
     how.stored_group = group_of(want, scales, settings, n_groups);
   }
@@ -225,15 +222,17 @@ Found take_packed_ints(const Request& want, const Named& codes) {
   const std::int64_t dwords = last_dimension(*codes.info);
   int bits = 0;
   for (const int each : {2, 8, 4}) {
-    const bool known = settings.bits.empty() || std::find(settings.bits.begin(), settings.bits.end(),
-                                                          each) != settings.bits.end();
+    const bool known =
+        settings.bits.empty() ||
+        std::find(settings.bits.begin(), settings.bits.end(), each) != settings.bits.end();
     if (known && ceil_div(want.cols * each, 32) == dwords) bits = each;
   }
   if (bits == 0) {
-    wrong_shape(want, codes,
-                fmt::format("{} packed in {} bits", shape_text(want.shape(want.rows, want.cols)),
-                            settings.bits.empty() ? "2, 4 or 8"
-                                                  : fmt::to_string(fmt::join(settings.bits, " or "))));
+    wrong_shape(
+        want, codes,
+        fmt::format("{} packed in {} bits", shape_text(want.shape(want.rows, want.cols)),
+                    settings.bits.empty() ? "2, 4 or 8"
+                                          : fmt::to_string(fmt::join(settings.bits, " or "))));
   }
   need_shape(want, codes, want.rows, dwords);
   const std::string why = fmt::format("\"{}\" needs it", codes.name);
@@ -272,8 +271,7 @@ Found take_weight_packed(const Request& want) {
   if (codes.info->dtype == DType::U8) {
     const Named scales = need(want, want.module + ".weight_scale", why);
     const bool is_nvfp4 = scales.info->dtype == DType::F8E4M3;
-    const Named global =
-        is_nvfp4 ? need(want, want.module + ".weight_global_scale", why) : Named{};
+    const Named global = is_nvfp4 ? need(want, want.module + ".weight_global_scale", why) : Named{};
     return take_fp4(want, codes, scales, global, /*divides=*/true);
   }
   need_dtype(want, codes, {DType::I32, DType::U32});

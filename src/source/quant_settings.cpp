@@ -105,8 +105,7 @@ void check_weights(const JsonFields& weights) {
   need_one_of(weights, "type", {"int", "float"});
   const bool is_float = weights.string_or("type", "int") == "float";
   need_bits(weights, "num_bits", {4, 8});
-  need_one_of(weights, "strategy",
-              {"tensor", "channel", "group", "block", "tensor_group"});
+  need_one_of(weights, "strategy", {"tensor", "channel", "group", "block", "tensor_group"});
   check_block(weights, "block_structure");
   if (is_float && weights.string_or("strategy", "") == "block" && !weights.has("block_structure")) {
     fail(Errc::BadInput, "{}: \"block_structure\" is missing", weights.origin());
@@ -134,14 +133,9 @@ void for_each_weights(const JsonFields& block, Visit visit) {
 }
 
 void check_compressed_tensors(const JsonFields& block) {
-  const Names kFormats{"dense",
-                           "pack-quantized",
-                           "int-quantized",
-                           "float-quantized",
-                           "naive-quantized",
-                           "nvfp4-pack-quantized",
-                           "mxfp4-pack-quantized",
-                           "mixed-precision"};
+  const Names kFormats{
+      "dense",           "pack-quantized",       "int-quantized",        "float-quantized",
+      "naive-quantized", "nvfp4-pack-quantized", "mxfp4-pack-quantized", "mixed-precision"};
   need_one_of(block, "format", kFormats);
   const Json* groups = block.find("config_groups");
   if (groups != nullptr && groups->is_object()) {
@@ -158,8 +152,8 @@ void check_compressed_tensors(const JsonFields& block) {
   }
 }
 
-const Names kModelOptAlgorithms{"fp8",   "nvfp4", "w4a16_nvfp4", "fp8_per_channel_per_token",
-                                    "fp8_pc_pt", "mixed_precision"};
+const Names kModelOptAlgorithms{
+    "fp8", "nvfp4", "w4a16_nvfp4", "fp8_per_channel_per_token", "fp8_pc_pt", "mixed_precision"};
 
 void check_modelopt(const JsonFields& block) {
   need_one_of(block, "quant_algo", kModelOptAlgorithms);

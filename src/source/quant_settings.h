@@ -12,11 +12,12 @@
 namespace moeflux {
 
 struct QuantSettings {
-  std::string method;                     // "gptq"; of MLX and of none empty
-  std::string origin;                     // the block, for messages: "quantization_config"
-  std::vector<int> bits;                  // that a code may have; empty: not said
-  std::vector<std::int64_t> group_sizes;  // that a matrix may have, 0 for one per row; empty: not said
-  bool is_gptq_v2 = false;                // zero points are stored as they are
+  std::string method;     // "gptq"; of MLX and of none empty
+  std::string origin;     // the block, for messages: "quantization_config"
+  std::vector<int> bits;  // that a code may have; empty: not said
+  std::vector<std::int64_t>
+      group_sizes;          // that a matrix may have, 0 for one per row; empty: not said
+  bool is_gptq_v2 = false;  // zero points are stored as they are
 };
 
 // Throws Unsupported, naming the key, for a method, mode or setting that is not read.

@@ -16,9 +16,8 @@ Named need(const Request& want, const std::string& name, std::string_view why) {
 }
 
 void wrong_shape(const Request& want, const Named& tensor, std::string_view wanted) {
-  fail(Errc::BadInput, "{}: tensor \"{}\" is {} {}, but the config asks for {}",
-       want.source.path(), tensor.name, dtype_name(tensor.info->dtype),
-       shape_text(tensor.info->shape), wanted);
+  fail(Errc::BadInput, "{}: tensor \"{}\" is {} {}, but the config asks for {}", want.source.path(),
+       tensor.name, dtype_name(tensor.info->dtype), shape_text(tensor.info->shape), wanted);
 }
 
 namespace {
@@ -51,7 +50,10 @@ void need_dtype(const Request& want, const Named& tensor, std::initializer_list<
   std::string names;
   for (const DType* type = allowed.begin(); type != allowed.end(); ++type) {
     const bool is_last = type + 1 == allowed.end();
-    names += fmt::format("{}{}", type == allowed.begin() ? "" : is_last ? " or " : ", ",
+    names += fmt::format("{}{}",
+                         type == allowed.begin() ? ""
+                         : is_last               ? " or "
+                                                 : ", ",
                          dtype_name(*type));
   }
   wrong_shape(want, tensor, names);
@@ -240,8 +242,7 @@ Found take_mlx(const Request& want, const Named& weight) {
 
 // Planes of a container are in interleaved tiles or in rows together; a tensor scale is in neither.
 void check_tiles(const Request& want, const StoredMatrix& matrix) {
-  for (const std::string_view suffix :
-       {".scales", ".biases", ".weight_scale", ".weight_zeros"}) {
+  for (const std::string_view suffix : {".scales", ".biases", ".weight_scale", ".weight_zeros"}) {
     const TensorInfo* plane = want.source.find(want.module + std::string(suffix));
     if (plane == nullptr || plane->is_interleaved == matrix.format.is_interleaved) continue;
     if (plane->slice_bytes() == dtype_size(plane->dtype)) continue;

@@ -120,12 +120,12 @@ TEST_F(CpuMemory, OperationsAreDoneWhenTheyReturn) {
   backend->wait_for_all();
 }
 
-// Only products with rounded activations want tiles, and only of affine weights.
+// Only products with rounded activations want tiles, and only of weights that can have them.
 TEST(CpuLayout, TilesWhereActivationsAreRounded) {
   for (const Precision precision : {Precision::Exact, Precision::Fine, Precision::Fast}) {
     const auto backend = make_backend({.n_threads = 1, .precision = precision});
     for (const WeightFormat& format : test::all_formats()) {
-      const bool tiles = precision != Precision::Exact && format.kind == WeightKind::Affine;
+      const bool tiles = precision != Precision::Exact && format.group > 0;
       const WeightFormat product = backend->layout_for(format, WeightUse::Product);
       EXPECT_EQ(product.is_interleaved, tiles) << describe(format);
       EXPECT_EQ(product, arranged(format, tiles)) << describe(format);

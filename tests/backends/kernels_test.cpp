@@ -229,6 +229,39 @@ TEST_P(Tables, EveryFp8) {
   }
 }
 
+// Every byte of a scale, with a scale of the matrix that multiplies, divides or is not there.
+TEST_P(Tables, EveryFp4Scale) {
+  std::vector<std::uint8_t> scales(256), data(256 * 8);
+  for (std::size_t i = 0; i < scales.size(); ++i) scales[i] = static_cast<std::uint8_t>(i);
+  for (std::size_t i = 0; i < data.size(); ++i)
+    data[i] = static_cast<std::uint8_t>(0x10 + 0x22 * (i % 8));  // all numbers, in order
+  const float tensor_scale = 0.3f;
+  for (const DType dtype : {DType::U8, DType::F8E4M3}) {
+    for (const int way : {0, 1, 2}) {
+      const WeightView view{.format = {.kind = WeightKind::Fp4,
+                                       .group = 16,
+                                       .scale_dtype = dtype,
+                                       .has_tensor_scale = way > 0,
+                                       .tensor_scale_divides = way == 2},
+                            .rows = 1,
+                            .cols = 256 * 16,
+                            .data = std::as_bytes(std::span(data)).data(),
+                            .scales = std::as_bytes(std::span(scales)).data(),
+                            .biases = std::as_bytes(std::span(&tensor_scale, 1)).data()};
+      std::vector<float> want(256 * 16), got(want.size());
+      scalar().decode_row(view, 0, want.data());
+      table().decode_row(view, 0, got.data());
+      EXPECT_EQ(std::isnan(want[254 * 16]), false);
+      EXPECT_TRUE(std::isnan(want[255 * 16 + 3]));
+      for (std::size_t i = 0; i < want.size(); ++i) {
+        EXPECT_TRUE(std::isnan(want[i]) ? std::isnan(got[i])
+                                        : std::memcmp(&want[i], &got[i], sizeof(float)) == 0)
+            << dtype_name(dtype) << " " << way << ", " << i << ": " << want[i] << " " << got[i];
+      }
+    }
+  }
+}
+
 void expect_same_or_nan(std::span<const float> want, std::span<const float> got, float scale) {
   for (std::size_t i = 0; i < want.size(); ++i) {
     EXPECT_TRUE(std::isnan(want[i]) ? std::isnan(got[i])

@@ -56,12 +56,14 @@ RandomWeight::RandomWeight(Random& random, const WeightFormat& format, std::int6
   values_.reserve(static_cast<std::size_t>(rows * cols));
   if (format.kind == WeightKind::Affine) {
     fill_affine(random);
-    interleave();
+  } else if (format.kind == WeightKind::Fp4) {
+    fill_fp4(random);
   } else if (format.kind == WeightKind::Fp8Block) {
     fill_fp8(random);
   } else {
     fill_plain(random);
   }
+  if (arranged(format, true).is_interleaved) interleave();
 }
 
 void RandomWeight::fill_plain(Random& random) {
@@ -78,7 +80,14 @@ void RandomWeight::fill_affine(Random& random) {
     for (std::int64_t g = 0; g < cols_ / format_.group; ++g) {
       const double scale =
           append_number(in_rows_.scales, random, format_.scale_dtype, 0.25 / (1 << format_.bits));
-      const double bias = append_number(in_rows_.biases, random, format_.scale_dtype, 0.25);
+      double bias = -scale * (1 << (format_.bits - 1));
+      if (format_.zero == AffineZero::Bias)
+        bias = append_number(in_rows_.biases, random, format_.scale_dtype, 0.25);
+      if (format_.zero == AffineZero::ZeroPoint) {
+        const auto zero = static_cast<unsigned>(random.integer(0, 1 << format_.bits)) & 0xFF;
+        append(in_rows_.biases, zero, 1);
+        bias = -scale * zero;
+      }
       for (int i = 0; i < format_.group; ++i) {
         const auto code = static_cast<unsigned>(random.integer(0, (1 << format_.bits) - 1));
         for (int bit = 0; bit < format_.bits; ++bit) stream.push_back(((code >> bit) & 1u) != 0);
@@ -90,6 +99,37 @@ void RandomWeight::fill_affine(Random& random) {
       for (unsigned bit = 0; bit < 8; ++bit) byte |= (stream[at + bit] ? 1u : 0u) << bit;
       in_rows_.data.push_back(static_cast<std::byte>(byte));
     }
+  }
+}
+
+void RandomWeight::fill_fp4(Random& random) {
+  constexpr double kSizes[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+  double tensor_scale = 1;
+  if (format_.has_tensor_scale) {
+    const auto stored = format_.tensor_scale_divides
+                            ? static_cast<float>(random.between(1000, 3000))
+                            : static_cast<float>(random.between(1e-4, 1e-3));
+    append(in_rows_.biases, std::bit_cast<std::uint32_t>(stored), 4);
+    tensor_scale = format_.tensor_scale_divides ? 1.0 / stored : stored;
+  }
+  unsigned byte = 0;
+  double scale = 0;
+  for (std::int64_t i = 0; i < rows_ * cols_; ++i) {
+    if (i % format_.group == 0) {
+      const bool is_e8m0 = format_.scale_dtype == DType::U8;
+      const bool is_rare = random.chance(0.05);  // 2^-127; of E4M3 a subnormal number
+      const auto bits = is_e8m0   ? (is_rare ? 0 : static_cast<unsigned>(random.integer(116, 123)))
+                        : is_rare ? static_cast<unsigned>(random.integer(0, 7))
+                                  : static_cast<unsigned>(random.integer(0x20, 0x7E)) |
+                                        (random.chance(0.1) ? 0x80u : 0u);
+      append(in_rows_.scales, bits, 1);
+      scale = is_e8m0 ? std::pow(2.0, static_cast<int>(bits) - 127) : f8_value(bits);
+    }
+    const auto code = static_cast<unsigned>(random.integer(0, 15));
+    const double size = kSizes[code & 7] * scale * tensor_scale;
+    values_.push_back(code >= 8 ? -size : size);
+    byte = i % 2 == 0 ? code : byte | code << 4;
+    if (i % 2 == 1) append(in_rows_.data, byte, 1);
   }
 }
 
@@ -137,7 +177,7 @@ WeightView RandomWeight::view() const {
   return view_of(in_rows_, false);
 }
 WeightView RandomWeight::interleaved() const {
-  return format_.kind == WeightKind::Affine ? view_of(interleaved_, true) : view();
+  return view_of(arranged(format_, true).is_interleaved ? interleaved_ : in_rows_, true);
 }
 
 std::vector<WeightFormat> all_formats() {
@@ -154,6 +194,27 @@ std::vector<WeightFormat> all_formats() {
     }
     ++next;  // so that every group meets every type of scale
   }
+  const auto zeroed = [&](int bits, int group, AffineZero zero) {
+    formats.push_back({.kind = WeightKind::Affine,
+                       .bits = bits,
+                       .group = group,
+                       .scale_dtype = scale_types[next++ % 3],
+                       .zero = zero});
+  };
+  for (const int group : {32, 64, 128}) zeroed(4, group, AffineZero::MidCode);
+  zeroed(8, 64, AffineZero::MidCode);
+  zeroed(3, 32, AffineZero::MidCode);
+  for (const int group : {128, 32, 64}) zeroed(4, group, AffineZero::ZeroPoint);
+  zeroed(8, 128, AffineZero::ZeroPoint);
+  zeroed(6, 32, AffineZero::ZeroPoint);
+  const WeightFormat mxfp4{.kind = WeightKind::Fp4, .group = 32, .scale_dtype = DType::U8};
+  WeightFormat nvfp4{
+      .kind = WeightKind::Fp4, .group = 16, .scale_dtype = DType::F8E4M3, .has_tensor_scale = true};
+  formats.push_back(mxfp4);
+  formats.push_back(nvfp4);
+  nvfp4.tensor_scale_divides = true;
+  formats.push_back(nvfp4);
+  formats.push_back({.kind = WeightKind::Fp4, .group = 32, .scale_dtype = DType::F8E4M3});
   formats.push_back({.kind = WeightKind::Fp8Block, .block = 128, .scale_dtype = DType::F32});
   formats.push_back({.kind = WeightKind::Fp8Block, .block = 128, .scale_dtype = DType::BF16});
   formats.push_back({.kind = WeightKind::Fp8Block, .block = 16, .scale_dtype = DType::BF16});
@@ -164,21 +225,22 @@ std::string format_name(const WeightFormat& format) {
   std::string name;
   for (const char c : describe(format))
     name += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
-  if (format.kind == WeightKind::Affine || format.kind == WeightKind::Fp8Block) {
+  if (format.group > 0 || format.block > 0)
     name += fmt::format("_{}", dtype_name(format.scale_dtype));
-  }
+  if (format.zero == AffineZero::ZeroPoint) name += "_zero_points";
+  if (format.has_tensor_scale) name += format.tensor_scale_divides ? "_divided" : "_scaled";
   return name;
 }
 
 std::int64_t fitting_cols(const WeightFormat& format, std::int64_t cols) {
-  if (format.kind != WeightKind::Affine) return cols;
+  if (format.group == 0) return cols;
   return (cols + format.group - 1) / format.group * format.group;
 }
 
-std::vector<WeightFormat> affine_formats() {
+std::vector<WeightFormat> tiled_formats() {
   std::vector<WeightFormat> formats;
   for (const WeightFormat& format : test::all_formats()) {
-    if (format.kind == WeightKind::Affine) formats.push_back(format);
+    if (arranged(format, true).is_interleaved) formats.push_back(format);
   }
   return formats;
 }

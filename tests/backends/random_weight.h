@@ -1,5 +1,5 @@
 // A matrix of random weights in any stored format, together with its values worked out bit by bit
-// from the definition of the format; an affine one both in rows and in interleaved tiles. Planes
+// from the definition of the format; where it can, both in rows and in interleaved tiles. Planes
 // lie at odd addresses.
 #pragma once
 
@@ -16,7 +16,7 @@ class RandomWeight {
   RandomWeight(Random& random, const WeightFormat& format, std::int64_t rows, std::int64_t cols);
 
   WeightView view() const;         // in rows
-  WeightView interleaved() const;  // the same matrix in interleaved tiles, if it is affine
+  WeightView interleaved() const;  // the same matrix in interleaved tiles, if it can be
   std::int64_t rows() const { return rows_; }
   std::int64_t cols() const { return cols_; }
   double at(std::int64_t row, std::int64_t col) const { return values_[row * cols_ + col]; }
@@ -24,6 +24,7 @@ class RandomWeight {
  private:
   void fill_plain(Random& random);
   void fill_affine(Random& random);
+  void fill_fp4(Random& random);
   void fill_fp8(Random& random);
 
   void interleave();
@@ -48,6 +49,6 @@ std::string format_name(const WeightFormat& format);  // fit for the name of a t
 std::int64_t fitting_cols(const WeightFormat& format, std::int64_t cols);
 
 // All that products with rounded activations take.
-std::vector<WeightFormat> affine_formats();
+std::vector<WeightFormat> tiled_formats();
 
 }  // namespace moeflux::test

@@ -13,11 +13,11 @@
 namespace moeflux {
 namespace {
 
-using test::affine_formats;
 using test::expect_same_bits;
 using test::operand;
 using test::Random;
 using test::RandomWeight;
+using test::tiled_formats;
 
 std::unique_ptr<Backend> backend_of(const std::string& isa, int n_threads, Precision precision) {
   return make_backend({.isa = isa, .n_threads = n_threads, .precision = precision});
@@ -42,7 +42,7 @@ TEST(RoundedBackend, FineIsNearlyExactAndFastOnlyInFeedForwards) {
   Random random(9);
   const std::int64_t d = 512, d_ff = 256, n = 5;
   const std::vector<float> x = random.floats(n * d);
-  for (const WeightFormat& format : affine_formats()) {
+  for (const WeightFormat& format : tiled_formats()) {
     const RandomWeight gate(random, format, d_ff, d), up(random, format, d_ff, d),
         down(random, format, d, d_ff);
     const auto product_at = [&](Precision precision) {

@@ -19,14 +19,15 @@ namespace {
 
 using cpu::KernelTable;
 using cpu::RoundedLayout;
-using test::affine_formats;
 using test::expect_same_bits;
 using test::Random;
 using test::RandomWeight;
+using test::tiled_formats;
 
-TEST(Rounded, TakesAffineWeightsInterleavedTiles) {
+TEST(Rounded, TakesInterleavedTiles) {
   for (const WeightFormat& format : test::all_formats()) {
-    EXPECT_EQ(cpu::has_rounded(arranged(format, true)), format.kind == WeightKind::Affine);
+    EXPECT_EQ(cpu::has_rounded(arranged(format, true)),
+              format.kind == WeightKind::Affine || format.kind == WeightKind::Fp4);
     EXPECT_FALSE(cpu::has_rounded(format));
   }
 }
@@ -51,11 +52,8 @@ class Rows {
   AlignedBuffer memory_;
 };
 
-std::vector<float> product(const KernelTable& table, const RandomWeight& weight,
-                           const std::vector<float>& x, std::int64_t n, int digits) {
-  const WeightView w = weight.interleaved();
-  const RoundedLayout layout(w.format, w.cols, digits);
-  const Rows rows(*table.rounded, layout, x);
+std::vector<float> products_of(const KernelTable& table, const WeightView& w,
+                               const RoundedLayout& layout, const Rows& rows, std::int64_t n) {
   std::vector<float> y(static_cast<std::size_t>(n * w.rows), -7);
   std::vector<float> scratch(static_cast<std::size_t>(cpu::rounded_scratch_floats(layout)));
   table.rounded->matmul({.weight = &w,
@@ -71,9 +69,16 @@ std::vector<float> product(const KernelTable& table, const RandomWeight& weight,
   return y;
 }
 
+std::vector<float> product(const KernelTable& table, const RandomWeight& weight,
+                           const std::vector<float>& x, std::int64_t n, int digits) {
+  const WeightView w = weight.interleaved();
+  const RoundedLayout layout(w.format, w.cols, digits);
+  return products_of(table, w, layout, Rows(*table.rounded, layout, x), n);
+}
+
 TEST(Rounded, TheReferenceIsCloseToTheExactProduct) {
   Random random(1);
-  for (const WeightFormat& format : affine_formats()) {
+  for (const WeightFormat& format : tiled_formats()) {
     const std::int64_t cols = test::fitting_cols(format, 300);
     const RandomWeight weight(random, format, 7, cols);
     const std::int64_t n = 2;
@@ -124,7 +129,7 @@ class RoundedTables : public testing::TestWithParam<std::string> {
 
 TEST_P(RoundedTables, RoundingIsTheReference) {
   Random random(3);
-  for (const WeightFormat& format : affine_formats()) {
+  for (const WeightFormat& format : tiled_formats()) {
     for (const std::int64_t wanted : {1, 200, 1000}) {
       const std::int64_t cols = test::fitting_cols(format, wanted);
       std::vector<float> x = random.floats(cols);
@@ -148,7 +153,7 @@ TEST_P(RoundedTables, RoundingIsTheReference) {
 
 TEST_P(RoundedTables, ProductsAreTheReference) {
   Random random(4);
-  for (const WeightFormat& format : affine_formats()) {
+  for (const WeightFormat& format : tiled_formats()) {
     for (const std::int64_t wanted : {1, 300, 1024}) {
       const std::int64_t cols = test::fitting_cols(format, wanted);
       for (const std::int64_t rows : {1, 4, 16, 35}) {
@@ -167,13 +172,35 @@ TEST_P(RoundedTables, ProductsAreTheReference) {
   }
 }
 
+// Shapes of no round numbers: groups of activations that are not full, tiles that are short.
+TEST_P(RoundedTables, OddShapesAreTheReference) {
+  Random random(12);
+  for (const WeightFormat& format : tiled_formats()) {
+    for (int i = 0; i < 6; ++i) {
+      const std::int64_t rows = random.integer(1, 70), n = random.integer(1, i < 3 ? 7 : 70);
+      const std::int64_t cols = format.group * random.integer(1, 640 / format.group);
+      const RandomWeight weight(random, format, rows, cols);
+      const std::vector<float> x = random.floats(n * cols);
+      for (const int digits : {1, 2}) {
+        expect_same_bits(product(cpu::scalar_kernels(), weight, x, n, digits),
+                         product(table(), weight, x, n, digits),
+                         fmt::format("{} {}x{} n {} digits {}", test::format_name(format), rows,
+                                     cols, n, digits));
+      }
+    }
+  }
+}
+
 // More rows of activations than one pass over the weights takes.
 TEST_P(RoundedTables, ManyRowsAreTheReference) {
   Random random(7);
   const std::int64_t n = 131;
   const std::vector<float> x = random.floats(n * 4096);
-  for (const int bits : {4, 6}) {
-    const WeightFormat format{WeightKind::Affine, bits, 128, 0, DType::F16};
+  for (const WeightFormat& format :
+       {WeightFormat{WeightKind::Affine, 4, 128, 0, DType::F16},
+        WeightFormat{WeightKind::Affine, 6, 128, 0, DType::F16},
+        WeightFormat{.kind = WeightKind::Fp4, .group = 32, .scale_dtype = DType::U8},
+        WeightFormat{.kind = WeightKind::Fp4, .group = 16, .scale_dtype = DType::F8E4M3}}) {
     const RandomWeight weight(random, format, 5, 4096);
     for (const int digits : {1, 2}) {
       expect_same_bits(product(cpu::scalar_kernels(), weight, x, n, digits),
@@ -223,10 +250,76 @@ TEST_P(RoundedTables, TheLargestCodesDoNotOverflow) {
   }
 }
 
+// All codes are 6 or -6, the largest E2M1 numbers.
+TEST_P(RoundedTables, TheLargestNumbersDoNotOverflow) {
+  const std::int64_t cols = 512;
+  const std::vector<std::uint8_t> scales(static_cast<std::size_t>(cols / 16), 127);  // 2^0
+  for (const int byte : {0x77, 0xFF}) {
+    const std::vector<std::uint8_t> data(static_cast<std::size_t>(cols / 2),
+                                         static_cast<std::uint8_t>(byte));
+    for (const int group : {16, 32}) {
+      const WeightView w{.format = {.kind = WeightKind::Fp4,
+                                    .group = group,
+                                    .scale_dtype = DType::U8,
+                                    .is_interleaved = true},
+                         .rows = 1,
+                         .cols = cols,
+                         .data = std::as_bytes(std::span(data)).data(),
+                         .scales = std::as_bytes(std::span(scales)).data(),
+                         .biases = nullptr};
+      for (const int digits : {1, 2}) {
+        for (const std::int64_t n : {1, 2, 4, 8, 20}) {
+          const RoundedLayout layout(w.format, cols, digits);
+          const float largest = layout.largest_code();
+          const Rows rows(*table().rounded, layout,
+                          std::vector<float>(static_cast<std::size_t>(n * cols), -largest));
+          for (const float value : products_of(table(), w, layout, rows, n)) {
+            EXPECT_FLOAT_EQ(value,
+                            -largest * static_cast<float>(cols) * (byte == 0x77 ? 6.0f : -6.0f))
+                << "groups of " << group << ", digits " << digits << ", n " << n;
+          }
+        }
+      }
+    }
+  }
+}
+
+// A scale that is NaN makes its row NaN, whatever it is multiplied by, and no other.
+TEST_P(RoundedTables, ScalesThatAreNoNumbersStayInTheirRow) {
+  Random random(13);
+  const std::int64_t rows = 21, cols = 352;
+  for (const auto& [dtype, group, bad] :
+       {std::tuple{DType::U8, 32, 0xFF}, {DType::F8E4M3, 16, 0x7F}, {DType::F8E4M3, 16, 0xFF}}) {
+    const WeightFormat format{.kind = WeightKind::Fp4, .group = group, .scale_dtype = dtype};
+    const RandomWeight weight(random, format, rows, cols);
+    WeightView w = weight.interleaved();
+    std::vector<std::byte> scales(w.scales, w.scales + rows * (cols / group));
+    const std::int64_t first_tile = 16 * (cols / group);
+    scales[static_cast<std::size_t>(first_tile - 16 + 3)] = static_cast<std::byte>(bad);  // row 3
+    scales[static_cast<std::size_t>(first_tile + 4)] = static_cast<std::byte>(bad);       // row 20
+    w.scales = scales.data();
+    for (const std::int64_t n : {1, 3, 20}) {
+      const RoundedLayout layout(format, cols, 2);
+      const std::vector<float> x = random.floats(n * cols);
+      const std::vector<float> want = product(cpu::scalar_kernels(), weight, x, n, 2);
+      const Rows rounded(*table().rounded, layout, x);
+      const std::vector<float> got = products_of(table(), w, layout, rounded, n);
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        const std::size_t row = i % static_cast<std::size_t>(rows);
+        if (row == 3 || row == 20) {
+          EXPECT_TRUE(std::isnan(got[i])) << i;
+        } else {
+          EXPECT_EQ(got[i], want[i]) << i;
+        }
+      }
+    }
+  }
+}
+
 // Some tiles of a matrix into scattered places.
 TEST_P(RoundedTables, PartsOfAMatrixAreTheReference) {
   Random random(11);
-  for (const WeightFormat& format : affine_formats()) {
+  for (const WeightFormat& format : tiled_formats()) {
     const std::int64_t cols = test::fitting_cols(format, 200), rows = 55, stride = 90;
     const RandomWeight weight(random, format, rows, cols);
     const WeightView w = weight.interleaved();

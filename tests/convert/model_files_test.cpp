@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "source/checkpoint_files.h"
+#include "source/quant_settings.h"
 #include "support/loaded_model.h"
 #include "support/paths.h"
 #include "support/safetensors_writer.h"

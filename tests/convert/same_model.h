@@ -10,6 +10,7 @@
 #include "families/family.h"
 #include "quant/interleave.h"
 #include "source/model_source.h"
+#include "source/read_matrix.h"
 #include "support/loaded_model.h"
 #include "support/random.h"
 #include "support/tolerance.h"
@@ -22,17 +23,20 @@ inline std::vector<std::byte> read_extent(const ModelSource& source, const Exten
   return bytes;
 }
 
-// A plane of a matrix; one in interleaved tiles as it would be in rows.
-inline std::vector<std::byte> read_plane(const ModelSource& source, const StoredMatrix& matrix,
-                                         const Extent& extent, std::size_t element_bytes) {
-  std::vector<std::byte> bytes = read_extent(source, extent);
-  if (!matrix.format.is_interleaved) return bytes;
+// A plane of a matrix that has been read; one in interleaved tiles as it would be in rows.
+inline std::vector<std::byte> in_rows(const WeightView& matrix, std::span<const std::byte> plane,
+                                      std::size_t element_bytes) {
+  std::vector<std::byte> bytes(plane.begin(), plane.end());
+  // What all rows share is in no tiles.
+  const bool is_tiled = matrix.format.is_interleaved &&
+                        std::ssize(bytes) >= matrix.rows * static_cast<std::int64_t>(element_bytes);
+  if (!is_tiled) return bytes;
   const auto row_elements = static_cast<std::int64_t>(bytes.size() / element_bytes) / matrix.rows;
   arrange_plane(bytes.data(), matrix.rows, row_elements, element_bytes, /*to_tiles=*/false);
   return bytes;
 }
 
-// The same codes, scales and biases, whatever their order.
+// The same codes, scales and biases, whatever their order and however they are stored.
 inline void expect_same_matrix(const ModelSource& a, const StoredMatrix& x, const ModelSource& b,
                                const StoredMatrix& y) {
   ASSERT_EQ(arranged(x.format, false), arranged(y.format, false)) << x.name;
@@ -40,10 +44,13 @@ inline void expect_same_matrix(const ModelSource& a, const StoredMatrix& x, cons
   ASSERT_EQ(x.cols, y.cols) << x.name;
   ASSERT_EQ(x.block_row0, y.block_row0) << x.name;
   const std::size_t scale_bytes = dtype_size(x.format.scale_dtype);
-  EXPECT_EQ(read_plane(a, x, x.data, 4), read_plane(b, y, y.data, 4)) << x.name;
-  EXPECT_EQ(read_plane(a, x, x.scales, scale_bytes), read_plane(b, y, y.scales, scale_bytes))
+  const bool has_bytes = x.format.zero == AffineZero::ZeroPoint;
+  const LoadedMatrix p(a, x), q(b, y);
+  EXPECT_EQ(in_rows(p.view(), p.data(), 4), in_rows(q.view(), q.data(), 4)) << x.name;
+  EXPECT_EQ(in_rows(p.view(), p.scales(), scale_bytes), in_rows(q.view(), q.scales(), scale_bytes))
       << x.name;
-  EXPECT_EQ(read_plane(a, x, x.biases, scale_bytes), read_plane(b, y, y.biases, scale_bytes))
+  const std::size_t bias_bytes = has_bytes ? 1 : scale_bytes;
+  EXPECT_EQ(in_rows(p.view(), p.biases(), bias_bytes), in_rows(q.view(), q.biases(), bias_bytes))
       << x.name;
 }
 

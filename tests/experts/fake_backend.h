@@ -132,6 +132,7 @@ class FakeBackend final : public Backend {
   void rms_norm(const RmsNormOp&) override { no(); }
   void matmuls(std::span<const MatmulOp>) override { no(); }
   void add(const AddOp&) override { no(); }
+  void softcap(const SoftcapOp&) override { no(); }
   void rope(const RopeOp&) override { no(); }
   void store_kv(const StoreKvOp&) override { no(); }
   void attention(const AttentionOp&) override { no(); }

@@ -23,7 +23,8 @@ class Matrix {
         data_bytes_(rows * data_row_bytes(format, cols)),
         plane_bytes_(rows * scales_per_row(format, cols) *
                      static_cast<std::int64_t>(dtype_size(format.scale_dtype))),
-        bytes_(static_cast<std::size_t>(data_bytes_ + 2 * plane_bytes_ + 4)) {
+        bytes_(static_cast<std::size_t>(data_bytes_ + plane_bytes_ +
+                                        bias_bytes(format, rows, cols) + 4)) {
     std::mt19937 random(static_cast<unsigned>(rows * 1000 + cols + format.bits));
     for (std::byte& byte : bytes_) byte = static_cast<std::byte>(random() & 0x3F);  // no NaN
   }
@@ -36,7 +37,7 @@ class Matrix {
             .cols = cols_,
             .data = data,
             .scales = scales,
-            .biases = scales + plane_bytes_ + 1};
+            .biases = has_biases(format_) ? scales + plane_bytes_ + 1 : nullptr};
   }
   void arrange() {
     std::vector<std::byte> scratch(tile_scratch_bytes(format_, cols_));
@@ -51,22 +52,37 @@ class Matrix {
   std::vector<std::byte> bytes_;
 };
 
-// Calls visit(a matrix in rows) for every width of codes and type of scales and 1 to 40 rows.
+// Calls visit(a matrix in rows) for every width of codes, type of scales and kind of zero, E2M1
+// numbers, and 1 to 40 rows.
 template <class Visit>
 void for_each_matrix(const Visit& visit) {
+  const auto visit_rows = [&](const WeightFormat& format) {
+    for (std::int64_t rows = 1; rows <= 40; ++rows) {
+      SCOPED_TRACE(testing::Message() << describe(format) << ", " << dtype_name(format.scale_dtype)
+                                      << ", " << rows << " rows");
+      const std::int64_t odd = format.group == 16 ? 80 : 96;
+      visit(Matrix(format, rows, rows % 3 == 0 ? 128 : odd));
+    }
+  };
   for (const int bits : {2, 3, 4, 5, 6, 8}) {
     for (const DType scale_dtype : kScaleTypes) {
-      const WeightFormat format{WeightKind::Affine, bits, 32, 0, scale_dtype};
-      for (std::int64_t rows = 1; rows <= 40; ++rows) {
-        SCOPED_TRACE(testing::Message()
-                     << bits << " bits, " << dtype_name(scale_dtype) << ", " << rows << " rows");
-        visit(Matrix(format, rows, rows % 3 == 0 ? 128 : 96));
+      WeightFormat format{WeightKind::Affine, bits, 32, 0, scale_dtype};
+      for (const AffineZero zero : {AffineZero::Bias, AffineZero::MidCode, AffineZero::ZeroPoint}) {
+        format.zero = zero;
+        if (zero == AffineZero::Bias || bits % 4 == 0) visit_rows(format);
       }
     }
   }
+  visit_rows({.kind = WeightKind::Fp4, .group = 32, .scale_dtype = DType::U8});
+  for (const bool has_tensor_scale : {false, true}) {
+    visit_rows({.kind = WeightKind::Fp4,
+                .group = 16,
+                .scale_dtype = DType::F8E4M3,
+                .has_tensor_scale = has_tensor_scale});
+  }
 }
 
-TEST(Interleave, OnlyAffineMatricesHaveThem) {
+TEST(Interleave, OnlyMatricesWithGroupsHaveThem) {
   for (const WeightKind kind :
        {WeightKind::F32, WeightKind::F16, WeightKind::BF16, WeightKind::Fp8Block}) {
     EXPECT_FALSE(arranged({.kind = kind}, true).is_interleaved);
@@ -74,6 +90,8 @@ TEST(Interleave, OnlyAffineMatricesHaveThem) {
   const WeightFormat affine{WeightKind::Affine, 4, 64, 0, DType::BF16};
   EXPECT_TRUE(arranged(affine, true).is_interleaved);
   EXPECT_EQ(arranged(arranged(affine, true), false), affine);
+  EXPECT_FALSE(arranged({.kind = WeightKind::Affine, .bits = 4, .group = 48}, true).is_interleaved);
+  EXPECT_TRUE(arranged({.kind = WeightKind::Fp4, .group = 16}, true).is_interleaved);
 }
 
 TEST(Interleave, TheLastOneMayBeShort) {
@@ -154,6 +172,36 @@ TEST(Interleave, ScalesAreTurnedLikeCodes) {
   arrange_tile(matrix, 0, scratch);
   EXPECT_EQ(scales, (std::vector<float>{0, 10, 20, 1, 11, 21}));
   EXPECT_EQ(biases, (std::vector<float>{5, 15, 25, 6, 16, 26}));
+}
+
+// 3 rows of two groups, in rows and in a tile; what is one for all rows stays.
+TEST(Interleave, ScalesAndZeroPointsOfAByte) {
+  std::vector<std::uint32_t> data(3 * 8);
+  std::vector<std::uint8_t> scales{0, 1, 10, 11, 20, 21}, others{5, 6, 15, 16, 25, 26};
+  WeightView matrix{.format = {.kind = WeightKind::Fp4,
+                               .group = 32,
+                               .scale_dtype = DType::U8,
+                               .has_tensor_scale = true},
+                    .rows = 3,
+                    .cols = 64,
+                    .data = std::as_bytes(std::span(data)).data(),
+                    .scales = std::as_bytes(std::span(scales)).data(),
+                    .biases = std::as_bytes(std::span(others)).data()};
+  std::vector<std::byte> scratch(tile_scratch_bytes(matrix.format, matrix.cols));
+  arrange_tile(matrix, 0, scratch);
+  EXPECT_EQ(scales, (std::vector<std::uint8_t>{0, 10, 20, 1, 11, 21}));
+  EXPECT_EQ(others, (std::vector<std::uint8_t>{5, 6, 15, 16, 25, 26}));
+
+  std::vector<float> floats(6);
+  matrix.format = {.kind = WeightKind::Affine,
+                   .bits = 4,
+                   .group = 32,
+                   .scale_dtype = DType::F32,
+                   .zero = AffineZero::ZeroPoint};
+  matrix.scales = std::as_bytes(std::span(floats)).data();
+  scratch.resize(tile_scratch_bytes(matrix.format, matrix.cols));
+  arrange_tile(matrix, 0, scratch);
+  EXPECT_EQ(others, (std::vector<std::uint8_t>{5, 15, 25, 6, 16, 26}));
 }
 
 }  // namespace

@@ -140,9 +140,9 @@ TEST_F(FlashMoeErrors, ConfigFileWinsOverTheManifest) {
   config["model_type"] = "from_file";
   dir_.write("mlx/config.json", dump_json(config));
   EXPECT_EQ(open()->config().at("model_type"), "from_file");
-  config["quantization"] = {{"mode", "mxfp4"}};
+  config["quantization"] = {{"mode", "mxfp6"}};
   dir_.write("mlx/config.json", dump_json(config));
-  expect_open_error(Errc::Unsupported, {"mlx/config.json", "mxfp4"});
+  expect_open_error(Errc::Unsupported, {"mlx/config.json", "mxfp6"});
 }
 
 TEST_F(FlashMoeErrors, PrefixFollowsTheManifest) {

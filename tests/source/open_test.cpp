@@ -61,8 +61,8 @@ TEST_F(OpenSource, HalfAFlashMoeDirectory) {
 
 TEST_F(OpenSource, UnsupportedQuantizationIsNamed) {
   SafetensorsWriter().add_counting("w", DType::F32, {2}).write(dir_.file("model.safetensors"));
-  dir_.write("config.json", R"({"quantization_config": {"quant_method": "gptq"}})");
-  expect_open_error(Errc::Unsupported, {"config.json", "gptq"});
+  dir_.write("config.json", R"({"quantization_config": {"quant_method": "bitsandbytes"}})");
+  expect_open_error(Errc::Unsupported, {"config.json", "bitsandbytes"});
 }
 
 TEST_F(OpenSource, FileOrDirectory) {

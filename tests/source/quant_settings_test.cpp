@@ -33,7 +33,8 @@ TEST(Quantization, AcceptsWhatCanBeRead) {
   expect_accepted(R"({"quantization": {"bits": 4, "mode": "affine", "lm_head": {"bits": 8},
                       "model.layers.0.mlp.gate": false},
                       "quantization_config": {"bits": 4, "mode": "affine"}})");
-  expect_accepted(R"({"quantization": {"bits": 4, "mode": "mxfp4", "lm_head": {"mode": "mxfp8"}}})");
+  expect_accepted(
+      R"({"quantization": {"bits": 4, "mode": "mxfp4", "lm_head": {"mode": "mxfp8"}}})");
   expect_accepted(R"({"quantization_config": {"quant_method": "fp8", "fmt": "e4m3",
                       "weight_block_size": [128, 128], "scale_fmt": "ue8m0"}})");
   expect_accepted(R"({"quantization_config": {"quant_method": "fp8", "fmt": "float8_e4m3fn"}})");
@@ -67,8 +68,9 @@ TEST(Quantization, RefusesSettingsByName) {
   expect_refused(block(R"("quant_method": "awq", "zero_point": false)"), {"zero_point"});
   expect_refused(block(R"("quant_method": "modelopt", "quant_algo": "INT4_AWQ")"), {"INT4_AWQ"});
   const auto weights = [](const std::string& members) {
-    return block(R"("quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {)" +
-                 members + "}}}");
+    return block(
+        R"("quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {)" +
+        members + "}}}");
   };
   expect_refused(weights(R"("num_bits": 3, "type": "int")"), {"config_groups.group_0", "num_bits"});
   expect_refused(weights(R"("num_bits": 4, "actorder": "group")"), {"actorder", "group"});
@@ -106,7 +108,8 @@ TEST(Quantization, Fp8BlockEdge) {
 
 TEST(Quantization, Settings) {
   const QuantSettings gptq = quant_settings(parse_json(
-      block(R"("quant_method": "gptq", "bits": 4, "group_size": -1, "checkpoint_format": "gptq_v2")"),
+      block(
+          R"("quant_method": "gptq", "bits": 4, "group_size": -1, "checkpoint_format": "gptq_v2")"),
       "test"));
   EXPECT_EQ(gptq.method, "gptq");
   EXPECT_TRUE(gptq.is_gptq_v2);
@@ -114,11 +117,13 @@ TEST(Quantization, Settings) {
   EXPECT_EQ(gptq.group_sizes, std::vector<std::int64_t>{0});
   // Rules for single modules: nothing is known of all.
   const QuantSettings ruled = quant_settings(parse_json(
-      block(R"("quant_method": "gptq", "bits": 4, "group_size": 32, "dynamic": {"+:a": {"bits": 8}})"),
+      block(
+          R"("quant_method": "gptq", "bits": 4, "group_size": 32, "dynamic": {"+:a": {"bits": 8}})"),
       "test"));
   EXPECT_TRUE(ruled.bits.empty());
   EXPECT_TRUE(ruled.group_sizes.empty());
-  EXPECT_TRUE(quant_settings(parse_json(R"({"quantization": {"bits": 4}})", "test")).method.empty());
+  EXPECT_TRUE(
+      quant_settings(parse_json(R"({"quantization": {"bits": 4}})", "test")).method.empty());
 }
 
 // ModelOpt's own file counts where the config says nothing.

@@ -1,4 +1,6 @@
 // Every way of storing a matrix, from files to values, bit for bit.
+#include "support/stored_formats.h"
+
 #include <bit>
 #include <filesystem>
 
@@ -10,7 +12,6 @@
 #include "source/tensor_lookup.h"
 #include "support/expect_error.h"
 #include "support/paths.h"
-#include "support/stored_formats.h"
 
 namespace moeflux {
 namespace {
@@ -147,8 +148,7 @@ TEST_P(StoredFormat, RowsPickedInAnyOrder) {
       run.take = std::min(run.take, made.rows - run.first);
       run.count = 1 + (made.rows - run.first - run.take) / run.stride;
       for (std::int64_t j = 0; j < run.count; ++j) {
-        for (std::int64_t k = 0; k < run.take; ++k)
-          rows.push_back(run.first + j * run.stride + k);
+        for (std::int64_t k = 0; k < run.take; ++k) rows.push_back(run.first + j * run.stride + k);
       }
       runs.push_back(run);
     }
@@ -204,8 +204,8 @@ TEST(StoredFormats, TransposedStacks) {
     writer.write(dir.file("model.safetensors"));
     dir.write("config.json", "{}");
     const auto source = open_safetensors_directory(dir.path());
-    const StoredExpertBank bank = find_stacked_matrices(
-        *source, "experts.gate_up_proj", kExperts, kRows, kCols, FloatStack::Transposed);
+    const StoredExpertBank bank = find_stacked_matrices(*source, "experts.gate_up_proj", kExperts,
+                                                        kRows, kCols, FloatStack::Transposed);
     const StoredExpertBank odd = bank.pick({{.first = 1, .take = 1, .stride = 2, .count = 5}});
     EXPECT_EQ(describe(odd.at(0)), dtype == DType::F32 ? "f32 (transposed)" : "bf16 (transposed)");
     EXPECT_EQ(odd.at(0).bytes(), bank.at(0).bytes() / 2);
@@ -307,9 +307,8 @@ TEST_F(Refused, RowsThatAreNotThere) {
   add("bf16", 8, 64, 32);
   open(Json::object());
   const StoredMatrix matrix = find_matrix(*source_, "m", 8, 64);
-  expect_error(Errc::BadInput, {"m.weight", "8 rows"}, [&] {
-    matrix.pick({{.first = 1, .take = 1, .stride = 2, .count = 5}});
-  });
+  expect_error(Errc::BadInput, {"m.weight", "8 rows"},
+               [&] { matrix.pick({{.first = 1, .take = 1, .stride = 2, .count = 5}}); });
 }
 
 }  // namespace

@@ -225,8 +225,8 @@ TEST_F(TensorLookup, ElementTypesThatAreNotRead) {
                       {"\"wide.weight\"", "element type F64", "not supported", "[3, 4]"}, "wide", 3,
                       4);
   expect_matrix_error(Errc::Unsupported, {"\"bare\"", "F8_E5M2FNUZ"}, "bare", 2, 3);
-  expect_matrix_error(Errc::Unsupported, {"\"packed.scales\"", "F4", "packed.weight"},
-                      "packed", 2, 64);
+  expect_matrix_error(Errc::Unsupported, {"\"packed.scales\"", "F4", "packed.weight"}, "packed", 2,
+                      64);
   expect_error(Errc::Unsupported, {dir_.path(), "\"norm\"", "F4", "[8]"},
                [&] { find_vector(source(), "norm", 8); });
   expect_error(Errc::NotFound, {"\"absent\" is missing"},

@@ -13,12 +13,11 @@ namespace {
 using Shape = std::vector<std::int64_t>;
 
 constexpr std::array<std::string_view, 26> kFormats{
-    "bf16",         "gptq2",          "gptq4",        "gptq4-v2",      "gptq8",
-    "awq",          "ct-int4",        "ct-int4-asym", "ct-int8",       "ct-int8-asym",
-    "ct-int4-row",  "int8-row",       "int8-tensor",  "int8-row-asym", "fp8-tensor",
-    "fp8-row",      "fp8-block",      "fp8-e8m0",     "nvfp4-ct",      "nvfp4-modelopt",
-    "mxfp4-ct",     "mxfp4-v4",       "mxfp4-blocks", "mlx-mxfp4",     "mlx-nvfp4",
-    "mlx-mxfp8"};
+    "bf16",        "gptq2",          "gptq4",      "gptq4-v2",     "gptq8",        "awq",
+    "ct-int4",     "ct-int4-asym",   "ct-int8",    "ct-int8-asym", "ct-int4-row",  "int8-row",
+    "int8-tensor", "int8-row-asym",  "fp8-tensor", "fp8-row",      "fp8-block",    "fp8-e8m0",
+    "nvfp4-ct",    "nvfp4-modelopt", "mxfp4-ct",   "mxfp4-v4",     "mxfp4-blocks", "mlx-mxfp4",
+    "mlx-nvfp4",   "mlx-mxfp8"};
 
 std::int64_t up(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
@@ -100,8 +99,7 @@ std::string pack_rows(std::int64_t rows, std::int64_t cols, int bits,
   const std::int64_t per_word = 32 / bits;
   for (std::int64_t r = 0; r < rows; ++r) {
     for (std::int64_t c = 0; c < cols; ++c)
-      words[static_cast<std::size_t>(r * n + c / per_word)] |= code(r, c)
-                                                                << (c % per_word * bits);
+      words[static_cast<std::size_t>(r * n + c / per_word)] |= code(r, c) << (c % per_word * bits);
   }
   return {reinterpret_cast<const char*>(words.data()), words.size() * 4};
 }
@@ -178,9 +176,8 @@ class Maker {
     add(".qweight", DType::I32, {cols_, rows_ / 8}, pack(cols_, [&](auto c, auto r) {
           return codes[static_cast<std::size_t>(r * cols_ + c)];
         }));
-    add(".qzeros", DType::I32, {n, rows_ / 8}, pack(n, [&](auto g, auto r) {
-          return zeros[static_cast<std::size_t>(g * rows_ + r)];
-        }));
+    add(".qzeros", DType::I32, {n, rows_ / 8},
+        pack(n, [&](auto g, auto r) { return zeros[static_cast<std::size_t>(g * rows_ + r)]; }));
     const Numbers scales = make_scales(random_, DType::F16, n * rows_);
     add(".scales", scales.dtype, {n, rows_}, scales.bytes);
     return values([&](std::int64_t r, std::int64_t c) {
@@ -194,9 +191,8 @@ class Maker {
     const std::int64_t group = by_row ? cols_ : group_, n = up(cols_, group);
     const Codes codes = codes_of(bits);
     add(".weight_packed", DType::I32, {rows_, up(cols_ * bits, 32)},
-        pack_rows(rows_, cols_, bits, [&](auto r, auto c) {
-          return codes[static_cast<std::size_t>(r * cols_ + c)];
-        }));
+        pack_rows(rows_, cols_, bits,
+                  [&](auto r, auto c) { return codes[static_cast<std::size_t>(r * cols_ + c)]; }));
     const Numbers scales = make_scales(random_, DType::BF16, rows_ * n);
     add(".weight_scale", scales.dtype, {rows_, n}, scales.bytes);
     const std::array<std::int64_t, 2> shape{rows_, cols_};
@@ -284,8 +280,8 @@ class Maker {
       factor = value;
     }
     return values([&](std::int64_t r, std::int64_t c) {
-      const double product = e2m1_value(codes[static_cast<std::size_t>(r * cols_ + c)]) *
-                             scales[r * n + c / f.group];
+      const double product =
+          e2m1_value(codes[static_cast<std::size_t>(r * cols_ + c)]) * scales[r * n + c / f.group];
       return f.tensor_scale == TensorScale::Divisor ? product / factor : product * factor;
     });
   }
@@ -328,7 +324,8 @@ class Maker {
 
 Json compressed_tensors(const char* format, int bits, const char* type, const char* strategy,
                         int group, bool symmetric) {
-  Json weights{{"num_bits", bits}, {"type", type}, {"strategy", strategy}, {"symmetric", symmetric}};
+  Json weights{
+      {"num_bits", bits}, {"type", type}, {"strategy", strategy}, {"symmetric", symmetric}};
   if (group > 0) weights["group_size"] = group;
   return {{"quantization_config",
            {{"quant_method", "compressed-tensors"},

@@ -63,6 +63,7 @@ class CpuBackend final : public Backend {
   void matmuls(std::span<const MatmulOp> ops) override;
   void add(const AddOp& op) override;
   void clamp(const ClampOp& op) override;
+  void softcap(const SoftcapOp& op) override;
   void rope(const RopeOp& op) override;
   void store_kv(const StoreKvOp& op) override;
   void attention(const AttentionOp& op) override;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/cpu_features.h"
 #include "quant/codec.h"
 
 namespace moeflux::cpu {
@@ -56,14 +57,16 @@ void quantize_group(const RoundedLayout& layout, std::int64_t g, const float* va
     }
   }
   part<float>(out, layout.scales_at)[g] = scale;
-  part<float>(out, layout.sums_at)[g] = scale * static_cast<float>(sum);
+  if (layout.centered == 0) part<float>(out, layout.sums_at)[g] = scale * static_cast<float>(sum);
 }
 
 void quantize(const RoundedLayout& layout, const float* x, std::byte* out) noexcept {
   std::memset(out, 0, static_cast<std::size_t>(layout.row_bytes));
   for (std::int64_t g = 0; g < layout.n_groups; ++g) {
-    quantize_group(layout, g, x + g * layout.group, out);
+    float buffer[RoundedLayout::kMaxGroup];
+    quantize_group(layout, g, rounded_values(layout, x, g, buffer), out);
   }
+  rounded_starts(layout, out);
 }
 
 // Code i of row r of a tile.
@@ -79,39 +82,82 @@ int weight_code(const std::byte* codes, int bits, std::int64_t r, std::int64_t i
   return static_cast<int>(two >> (bit % 32) & ((1u << bits) - 1));
 }
 
-float dot(const RoundedLayout& layout, const WeightFormat& format, const RoundedTile& tile,
-          std::int64_t r, const std::byte* x) {
-  const auto* high = part<std::int8_t>(x, 0);
-  const auto* low = part<std::int8_t>(x, layout.low_at);
-  const auto scale_bytes = static_cast<std::int64_t>(dtype_size(format.scale_dtype));
-  const auto number = [&](const std::byte* plane, std::int64_t g) {
-    float value = 0;
-    decode_floats(format.scale_dtype, plane + (g * kTileRows + r) * scale_bytes, 1, &value);
-    return value;
-  };
-  float acc = 0;
-  for (std::int64_t g = 0; g < layout.n_groups; ++g) {
+// Rows of a tile and of activations.
+struct Operands {
+  const RoundedLayout& layout;
+  const WeightFormat& format;
+  const RoundedTile& tile;
+  std::int64_t r;
+  const std::byte* x;
+
+  // Of a group of the weight.
+  int sum_of_products(std::int64_t g) const {
+    constexpr int kDoubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+    const auto* high = part<std::int8_t>(x, 0);
+    const auto* low = part<std::int8_t>(x, layout.low_at);
+    const bool is_fp4 = format.kind == WeightKind::Fp4;
     int sum = 0;
-    for (std::int64_t i = g * layout.group; i < (g + 1) * layout.group; ++i) {
+    for (std::int64_t i = g * layout.weight_group; i < (g + 1) * layout.weight_group; ++i) {
       const std::int64_t place = layout.place(i);
       const int code = layout.digits == 1 ? high[place] : 256 * high[place] + low[place];
-      sum += weight_code(tile.codes, format.bits, r, i) * code;
+      const int w = weight_code(tile.codes, is_fp4 ? 4 : format.bits, r, i);
+      sum += (is_fp4 ? kDoubled[w] : w - layout.centered) * code;
     }
-    const float scale = number(tile.scales, g) * part<float>(x, layout.scales_at)[g];
-    acc = std::fma(static_cast<float>(sum), scale, acc);
-    acc = std::fma(number(tile.biases, g), part<float>(x, layout.sums_at)[g], acc);
+    return sum;
+  }
+  float number(const std::byte* plane, std::int64_t g) const {
+    const auto size = static_cast<std::int64_t>(dtype_size(format.scale_dtype));
+    float value = 0;
+    decode_floats(format.scale_dtype, plane + (g * kTileRows + r) * size, 1, &value);
+    return format.scale_dtype == DType::F8E4M3 ? value / 256 : value;
+  }
+  float bias(std::int64_t g) const {
+    if (format.zero == AffineZero::Bias) return number(tile.biases, g);
+    const int zero = format.zero == AffineZero::MidCode
+                         ? 1 << (format.bits - 1)
+                         : std::to_integer<int>(tile.biases[g * kTileRows + r]);
+    return number(tile.scales, g) * static_cast<float>(-zero);
+  }
+};
+
+float affine_dot(const Operands& in) {
+  const auto* scales = part<float>(in.x, in.layout.scales_at);
+  const auto* sums = part<float>(in.x, in.layout.sums_at);
+  float acc = 0;
+  for (std::int64_t g = 0; g < in.layout.n_groups; ++g) {
+    acc = std::fma(static_cast<float>(in.sum_of_products(g)),
+                   in.number(in.tile.scales, g) * scales[g], acc);
+    acc = std::fma(in.bias(g), sums[g], acc);
+  }
+  return acc;
+}
+
+float centered_dot(const Operands& in) {
+  const RoundedLayout& layout = in.layout;
+  const std::int64_t per_group = layout.group / layout.weight_group;
+  float acc = 0;
+  for (std::int64_t group = 0; group < layout.n_groups; ++group) {
+    const std::int64_t first = group * per_group;
+    float sum = 0;
+    for (std::int64_t g = first; g < std::min(first + per_group, layout.n_weight_groups); ++g) {
+      sum = std::fma(static_cast<float>(in.sum_of_products(g)), in.number(in.tile.scales, g), sum);
+    }
+    acc = std::fma(sum, part<float>(in.x, layout.scales_at)[group], acc);
   }
   return acc;
 }
 
 void matmul(const RoundedMatmul& op) noexcept {
+  const bool centered = op.layout->centered != 0;
+  const float factor = centered ? rounded_factor(*op.weight) : 1;
   for (std::int64_t row = op.row; row < op.row + op.n_rows; row += kTileRows) {
     const RoundedTile tile = rounded_tile(op, row);
     for (std::int64_t r = 0; r < tile.n_rows; ++r) {
       for (std::int64_t i = 0; i < op.n; ++i) {
         const std::int64_t target = op.rows_out != nullptr ? op.rows_out[i] : i;
+        const Operands in{*op.layout, op.weight->format, tile, r, op.x + i * op.layout->row_bytes};
         op.y[target * op.y_stride + row - op.row + r] =
-            dot(*op.layout, op.weight->format, tile, r, op.x + i * op.layout->row_bytes);
+            centered ? centered_dot(in) * factor : affine_dot(in);
       }
     }
   }
@@ -132,7 +178,7 @@ const std::byte* widened(const std::byte* plane, std::int64_t n, std::int64_t n_
 
 // Of the parts of a call's scratch.
 std::int64_t plane_floats(const RoundedLayout& layout) {
-  return kTileRows * round_up(layout.n_groups, kFloatsUnit);
+  return kTileRows * round_up(layout.n_weight_groups, kFloatsUnit);
 }
 std::int64_t code_floats(const RoundedLayout& layout) {
   return kTileRows * layout.padded / 4;
@@ -141,19 +187,28 @@ std::int64_t code_floats(const RoundedLayout& layout) {
 }  // namespace
 
 RoundedLayout::RoundedLayout(const WeightFormat& format, std::int64_t n_cols, int n_digits)
-    : digits(n_digits),
-      steps(format.bits == 2 || format.bits == 4 ? 8 / format.bits : 1),
-      group(format.group),
-      cols(n_cols),
-      n_groups(n_cols / format.group),
-      padded(round_up(n_cols, 64)),
-      low_at(n_digits == 2 ? padded : 0),
-      scales_at(n_digits * padded),
-      sums_at(scales_at + round_up(n_groups, kFloatsUnit) * std::int64_t{sizeof(float)}),
-      row_bytes(2 * sums_at - scales_at) {}
+    : digits(n_digits), weight_group(format.group), cols(n_cols) {
+  constexpr int kLeastGroup = 64;  // of centered weights
+  const int bits = format.kind == WeightKind::Fp4 ? 4 : format.bits;
+  if (format.kind == WeightKind::Fp4) {
+    centered = 12;
+  } else if (format.zero == AffineZero::MidCode && bits == 4) {
+    centered = 8;
+  }
+  steps = bits == 2 || bits == 4 ? 8 / bits : 1;
+  group = centered != 0 ? std::max(kLeastGroup, weight_group) : weight_group;
+  n_groups = (cols + group - 1) / group;
+  n_weight_groups = cols / weight_group;
+  padded = round_up(cols, 64);
+  low_at = digits == 2 ? padded : 0;
+  scales_at = digits * padded;
+  constexpr std::int64_t kBytes = sizeof(float);
+  sums_at = scales_at + round_up(n_groups, kFloatsUnit) * kBytes;
+  row_bytes = sums_at + round_up(centered != 0 ? n_weight_groups : n_groups, kFloatsUnit) * kBytes;
+}
 
 bool has_rounded(const WeightFormat& format) {
-  return format.kind == WeightKind::Affine && format.is_interleaved;
+  return format.is_interleaved;
 }
 
 // Twice: for a tile as it is used, and for a short one as it is read.
@@ -172,19 +227,58 @@ RoundedScratch rounded_scratch(const RoundedMatmul& op) noexcept {
 RoundedTile rounded_tile(const RoundedMatmul& op, std::int64_t row) noexcept {
   const WeightView& w = *op.weight;
   const std::int64_t row_bytes = data_row_bytes(w.format, w.cols);
-  const auto size = static_cast<std::int64_t>(dtype_size(w.format.scale_dtype));
-  const std::int64_t n_groups = op.layout->n_groups;
-  RoundedTile tile{w.data + row * row_bytes, w.scales + row * n_groups * size,
-                   w.biases + row * n_groups * size,
+  const auto scale_size = static_cast<std::int64_t>(dtype_size(w.format.scale_dtype));
+  const auto bias_size = static_cast<std::int64_t>(bias_element_bytes(w.format));
+  const std::int64_t n_groups = op.layout->n_weight_groups;
+  RoundedTile tile{w.data + row * row_bytes, w.scales + row * n_groups * scale_size,
+                   bias_size > 0 ? w.biases + row * n_groups * bias_size : nullptr,
                    w.rows - row < kTileRows ? w.rows - row : kTileRows};
   if (tile.n_rows == kTileRows) return tile;
   std::byte* memory =
       rounded_scratch(op).codes + code_floats(*op.layout) * std::int64_t{sizeof(float)};
   tile.codes = widened(tile.codes, row_bytes / 4, tile.n_rows, 4, memory);
-  tile.scales = widened(tile.scales, n_groups, tile.n_rows, size, memory);
-  tile.biases = widened(tile.biases, n_groups, tile.n_rows, size, memory);
+  tile.scales = widened(tile.scales, n_groups, tile.n_rows, scale_size, memory);
+  if (bias_size > 0) tile.biases = widened(tile.biases, n_groups, tile.n_rows, bias_size, memory);
   return tile;
 }
+
+float rounded_factor(const WeightView& weight) noexcept {
+  const WeightFormat& format = weight.format;
+  if (format.kind != WeightKind::Fp4) return 1;
+  const float half = format.scale_dtype == DType::F8E4M3 ? 128.0f : 0.5f;
+  if (!format.has_tensor_scale) return half;
+  float scale = 1;
+  decode_floats(DType::F32, weight.biases, 1, &scale);
+  return format.tensor_scale_divides ? half / scale : half * scale;
+}
+
+const float* rounded_values(const RoundedLayout& layout, const float* x, std::int64_t g,
+                            float (&buffer)[RoundedLayout::kMaxGroup]) noexcept {
+  const float* values = x + g * layout.group;
+  const std::int64_t n = layout.cols - g * layout.group;
+  if (n >= layout.group) return values;
+  std::fill(std::copy_n(values, n, buffer), buffer + layout.group, 0.0f);
+  return buffer;
+}
+
+void rounded_starts(const RoundedLayout& layout, std::byte* out) noexcept {
+  if (layout.centered == 0) return;
+  const auto* high = part<std::int8_t>(out, 0);
+  const auto* low = part<std::int8_t>(out, layout.low_at);
+  for (std::int64_t g = 0; g < layout.n_weight_groups; ++g) {
+    int sum = 0, low_sum = 0;
+    for (int i = 0; i < layout.weight_group; ++i) sum += *high++;
+    for (int i = 0; i < (layout.digits == 2 ? layout.weight_group : 0); ++i) low_sum += *low++;
+    if (layout.digits == 2) sum = 256 * sum + low_sum;
+    part<std::int32_t>(out, layout.sums_at)[g] = -layout.centered * sum;
+  }
+}
+
+#if defined(__x86_64__)
+bool rounded_may_permute() noexcept {
+  return cpu_features().avx512_vbmi;
+}
+#endif
 
 const RoundedKernels& rounded_scalar() {
   static constexpr RoundedKernels kKernels{.quantize = quantize, .matmul = matmul};

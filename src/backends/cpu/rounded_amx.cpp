@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "backends/cpu/kernels.h"
-#include "backends/cpu/rounded_tiles_avx512.h"
+#include "backends/cpu/rounded_centered_avx512.h"
 
 namespace moeflux::cpu {
 namespace {
@@ -44,15 +44,15 @@ struct Sums {
   alignas(64) std::int32_t low[kTileRows][kTileRows];
 };
 
-// The sums of group g of all rows of a tile.
+// The sums of group g of the weight, of all rows of a tile.
 template <int Digits>
 void sum_group(const RoundedLayout& layout, const std::byte* codes, const std::byte* x,
                std::int64_t g, Sums& out) noexcept {
-  const std::int64_t first = g * layout.group;
-  const std::int64_t step = layout.group < 64 ? layout.group : 64;
+  const std::int64_t first = g * layout.weight_group;
+  const std::int64_t step = layout.weight_group < 64 ? layout.weight_group : 64;
   _tile_zero(0);
   if (Digits == 2) _tile_zero(1);
-  for (std::int64_t c = first; c < first + layout.group; c += step) {
+  for (std::int64_t c = first; c < first + layout.weight_group; c += step) {
     _tile_loadd(4, codes + c * kTileRows, 64);
     _tile_loadd(2, x + c, layout.row_bytes);
     _tile_dpbsud(0, 2, 4);
@@ -66,16 +66,18 @@ void sum_group(const RoundedLayout& layout, const std::byte* codes, const std::b
 }
 
 // A tile of N rows of activations; as a constant, so that their results stay in registers.
-template <int Digits, int N>
+template <bool Centered, int Digits, int N>
 void multiply_tile(const RoundedMatmul& op, const OpenTile& weights, std::int64_t row,
                    std::int64_t n_rows, std::int64_t first) noexcept {
   const RoundedLayout& layout = *op.layout;
+  const std::int64_t per_group = layout.group / layout.weight_group;
   const std::byte* x = op.x + first * layout.row_bytes;
-  __m512 acc[N];
+  __m512 acc[N], part[Centered ? N : 1];
 #pragma GCC unroll 16
-  for (int i = 0; i < N; ++i) acc[i] = _mm512_setzero_ps();
+  for (int i = 0; i < N; ++i) acc[i] = part[Centered ? i : 0] = _mm512_setzero_ps();
   const auto add = [&](const Sums& sums, std::int64_t g) __attribute__((always_inline)) {
     const __m512 scales = weights.scales(g), biases = weights.biases(g);
+    const bool completes = (g + 1) % per_group == 0 || g + 1 == layout.n_weight_groups;
     const std::byte* xi = x;
 #pragma GCC unroll 16
     for (int i = 0; i < N; ++i, xi += layout.row_bytes) {
@@ -83,53 +85,67 @@ void multiply_tile(const RoundedMatmul& op, const OpenTile& weights, std::int64_
       if (Digits == 2) {
         sum = _mm512_add_epi32(_mm512_slli_epi32(sum, 8), _mm512_load_si512(sums.low[i]));
       }
-      acc[i] = add_group(layout, acc[i], sum, scales, biases, xi, g);
+      if constexpr (Centered) {
+        sum = _mm512_add_epi32(sum, _mm512_set1_epi32(starts(layout, xi)[g]));
+        part[i] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), scales, part[i]);
+        if (!completes) continue;
+        acc[i] = add_part(layout, acc[i], part[i], xi, g / per_group);
+        part[i] = _mm512_setzero_ps();
+      } else {
+        acc[i] = add_group(layout, acc[i], sum, scales, biases, xi, g);
+      }
     }
   };
   // A group behind, so that the tile unit works meanwhile.
   Sums sums[2];
   sum_group<Digits>(layout, weights.codes(), x, 0, sums[0]);
-  for (std::int64_t g = 1; g < layout.n_groups; ++g) {
+  for (std::int64_t g = 1; g < layout.n_weight_groups; ++g) {
     sum_group<Digits>(layout, weights.codes(), x, g, sums[g % 2]);
     add(sums[(g - 1) % 2], g - 1);
   }
-  add(sums[(layout.n_groups - 1) % 2], layout.n_groups - 1);
+  add(sums[(layout.n_weight_groups - 1) % 2], layout.n_weight_groups - 1);
 #pragma GCC unroll 16
-  for (int i = 0; i < N; ++i)
+  for (int i = 0; i < N; ++i) {
+    if constexpr (Centered) acc[i] = _mm512_mul_ps(acc[i], _mm512_load_ps(weights.factors.rows));
     _mm512_mask_storeu_ps(row_of_y(op, first + i, row), first_lanes(n_rows), acc[i]);
-}
-
-template <int Digits, int... Counts>
-constexpr auto tile_functions(std::integer_sequence<int, Counts...>) {
-  return std::array{multiply_tile<Digits, Counts + 1>...};
-}
-
-template <bool Wide, int Digits>
-struct AmxTile {
-  static constexpr auto kBySize =
-      tile_functions<Digits>(std::make_integer_sequence<int, kTileRows>());
-
-  static void multiply(const RoundedMatmul& op, const OpenTile& weights, std::int64_t row,
-                       std::int64_t n_rows, std::int64_t begin, std::int64_t end) noexcept {
-    const RoundedLayout& layout = *op.layout;
-    const std::int64_t n_parts = (end - begin + kTileRows - 1) / kTileRows;
-    std::int64_t configured = 0;
-    for (std::int64_t part = 0, i = begin; part < n_parts; ++part) {
-      const std::int64_t n = (end - i + n_parts - part - 1) / (n_parts - part);
-      if (n != configured) {
-        const TileShapes shapes(static_cast<int>(n), layout.group < 64 ? layout.group : 64);
-        _tile_loadconfig(&shapes);
-        configured = n;
-      }
-      kBySize[static_cast<std::size_t>(n - 1)](op, weights, row, n_rows, i);
-      i += n;
-    }
-    _tile_release();
   }
-};
+}
 
+template <bool Centered, int Digits, int... Counts>
+constexpr auto tile_functions(std::integer_sequence<int, Counts...>) {
+  return std::array{multiply_tile<Centered, Digits, Counts + 1>...};
+}
+
+template <bool Centered, int Digits>
+void multiply_tiles(const RoundedMatmul& op, const OpenTile& weights, std::int64_t row,
+                    std::int64_t n_rows, std::int64_t begin, std::int64_t end) noexcept {
+  static constexpr auto kBySize =
+      tile_functions<Centered, Digits>(std::make_integer_sequence<int, kTileRows>());
+  const int group = op.layout->weight_group;
+  const std::int64_t n_parts = (end - begin + kTileRows - 1) / kTileRows;
+  std::int64_t configured = 0;
+  for (std::int64_t part = 0, i = begin; part < n_parts; ++part) {
+    const std::int64_t n = (end - i + n_parts - part - 1) / (n_parts - part);
+    if (n != configured) {
+      const TileShapes shapes(static_cast<int>(n), group < 64 ? group : 64);
+      _tile_loadconfig(&shapes);
+      configured = n;
+    }
+    kBySize[static_cast<std::size_t>(n - 1)](op, weights, row, n_rows, i);
+    i += n;
+  }
+  _tile_release();
+}
+
+template <bool Centered>
+void many_rows_in_tiles(const RoundedMatmul& op) noexcept {
+  many_rows(op, op.layout->digits == 1 ? multiply_tiles<Centered, 1> : multiply_tiles<Centered, 2>);
+}
+
+// Groups of 16 would leave most of the tile unit idle.
 void matmul(const RoundedMatmul& op) noexcept {
-  op.n <= kFew ? rounded_avx512vnni().matmul(op) : many_rows<AmxTile>(op);
+  if (op.n <= kFew || op.layout->weight_group < 32) return rounded_avx512vnni().matmul(op);
+  op.layout->centered != 0 ? many_rows_in_tiles<true>(op) : many_rows_in_tiles<false>(op);
 }
 
 }  // namespace

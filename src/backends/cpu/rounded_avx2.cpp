@@ -28,7 +28,6 @@ class Group {
     for (int k = 0; k < kFours; k += Codes::kRun) add_run(piece, x_ + c, k, sums);
   }
 
- private:
   // As many as fit into 16 bits.
   template <int Halves>
   void add_run(const std::byte* piece, const std::byte* x, int first,
@@ -61,6 +60,7 @@ class Group {
     }
   }
 
+ private:
   const RoundedLayout& layout_;
   const std::byte* x_;
 };
@@ -122,7 +122,7 @@ __m256 add_group(const RoundedLayout& layout, __m256 acc, __m256i sums, __m256 s
 }
 
 template <class Codes, int Digits, int N>
-void multiply(const RoundedLayout& layout, const RoundedTile& tile, DType scale_dtype,
+void multiply(const RoundedLayout& layout, const RoundedTile& tile, const WeightFormat& format,
               const std::byte* x, float (*y)[kTileRows]) noexcept {
   constexpr int kHalves = N == 1 ? 2 : 1;  // at once: as many as there are registers for
   __m256 acc[2][N];
@@ -142,8 +142,8 @@ void multiply(const RoundedLayout& layout, const RoundedTile& tile, DType scale_
       }
 #pragma GCC unroll 2
       for (int h = 0; h < kHalves; ++h) {
-        const __m256 scales = load_scales(scale_dtype, tile.scales, g, half + h);
-        const __m256 biases = load_scales(scale_dtype, tile.biases, g, half + h);
+        const __m256 scales = load_scales(format.scale_dtype, tile.scales, g, half + h);
+        const __m256 biases = load_biases(format, tile, g, half + h, scales);
 #pragma GCC unroll 4
         for (int i = 0; i < N; ++i) {
           acc[half + h][i] = add_group(layout, acc[half + h][i], sums[h][i], scales, biases,
@@ -156,18 +156,81 @@ void multiply(const RoundedLayout& layout, const RoundedTile& tile, DType scale_
   for (int k = 0; k < 2 * N; ++k) _mm256_storeu_ps(y[k % N] + k / N * 8, acc[k / N][k % N]);
 }
 
+// Sums of the groups of centered weights that share one of the activations, as floats.
+template <class Codes, int Digits, int N, int Halves>
+void add_parts(const RoundedLayout& layout, const RoundedTile& tile, const WeightFormat& format,
+               const std::byte* x, const std::byte* piece, std::int64_t g, std::int64_t end,
+               int half, __m256 (&parts)[Halves][N]) noexcept {
+  for (; g < end; ++g) {
+    const Group<Codes, Digits, N> group(layout, x + g * layout.weight_group);
+    __m256i sums[Halves][N];
+#pragma GCC unroll 4
+    for (int i = 0; i < N; ++i) {
+      const __m256i start = in_all_lanes(x + i * layout.row_bytes + layout.sums_at + g * 4);
+#pragma GCC unroll 2
+      for (int h = 0; h < Halves; ++h) sums[h][i] = start;
+    }
+    for (int c = 0; c < layout.weight_group; c += 4 * Codes::kRun, piece += Codes::kPieceBytes) {
+      group.add_run(piece + half * kHalf, x + g * layout.weight_group + c, 0, sums);
+      if (half == 0) prefetch<Codes::kPieceBytes>(piece);
+    }
+#pragma GCC unroll 2
+    for (int h = 0; h < Halves; ++h) {
+      const __m256 scales = load_scales(format.scale_dtype, tile.scales, g, half + h);
+#pragma GCC unroll 4
+      for (int i = 0; i < N; ++i)
+        parts[h][i] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums[h][i]), scales, parts[h][i]);
+    }
+  }
+}
+
+template <class Codes, int Digits, int N>
+void multiply_centered(const RoundedLayout& layout, const RoundedTile& tile,
+                       const WeightFormat& format, const std::byte* x,
+                       float (*y)[kTileRows]) noexcept {
+  static_assert(Codes::kRun == Codes::kPieceFours);
+  constexpr int kHalves = N == 1 ? 2 : 1;
+  __m256 acc[2][N];
+#pragma GCC unroll 8
+  for (int k = 0; k < 2 * N; ++k) acc[k / N][k % N] = _mm256_setzero_ps();
+  const std::int64_t per_group = layout.group / layout.weight_group;
+  const std::int64_t group_bytes = layout.group / (4 * Codes::kPieceFours) * Codes::kPieceBytes;
+  for (std::int64_t group = 0; group < layout.n_groups; ++group) {
+    const std::int64_t g = group * per_group, left = layout.n_weight_groups - g;
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; half += kHalves) {
+      __m256 parts[kHalves][N] = {};
+      add_parts<Codes, Digits, N, kHalves>(layout, tile, format, x,
+                                           tile.codes + group * group_bytes, g,
+                                           g + (left < per_group ? left : per_group), half, parts);
+#pragma GCC unroll 8
+      for (int k = 0; k < kHalves * N; ++k) {
+        const std::byte* scale = x + k % N * layout.row_bytes + layout.scales_at + group * 4;
+        __m256& sum = acc[half + k / N][k % N];
+        sum = _mm256_fmadd_ps(parts[k / N][k % N], _mm256_castsi256_ps(in_all_lanes(scale)), sum);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int k = 0; k < 2 * N; ++k) _mm256_storeu_ps(y[k % N] + k / N * 8, acc[k / N][k % N]);
+}
+
 struct Avx2 {
   template <int Bits>
   using Packed = cpu::Packed<Bits>;
-  template <int Bits>
-  using Opened = cpu::Opened<Bits>;
+  using PackedFp4 = cpu::PackedFp4;
+  using PackedInt4 = cpu::Packed<4>;
+  template <class Codes>
+  using Opened = cpu::Opened<Codes>;
 
-  template <int Bits>
+  template <class Codes>
   static void open(const std::byte* from, std::int64_t cols, std::byte* to) noexcept {
-    open_tile<Bits>(from, cols, to);
+    open_tile<Codes>(from, cols, to);
   }
   template <class Codes, int Digits, int N>
   static constexpr Kernel multiply = cpu::multiply<Codes, Digits, N>;
+  template <class Codes, int Digits, int N>
+  static constexpr Kernel multiply_centered = cpu::multiply_centered<Codes, Digits, N>;
 };
 
 }  // namespace

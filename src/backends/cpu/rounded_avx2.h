@@ -33,6 +33,7 @@ __m256i in_all_lanes(const std::byte* dword) noexcept {
 // The codes of a tile.
 template <int Bits>
 struct Packed {
+  static constexpr int kPieceFours = kFours;
   static constexpr int kPieceBytes = Bits * kLine;
   // How many sums of two products, up to 8, fit into 16 bits when added; none for 8 bits.
   static constexpr int kRun = Bits <= 4 ? 8 : Bits == 5 ? 4 : Bits == 6 ? 2 : 0;
@@ -70,32 +71,65 @@ struct Packed {
   }
 };
 
+// E2M1 numbers: doubled, and 12 added to them. A piece is half as long as others.
+struct PackedFp4 {
+  static constexpr int kPieceFours = kFours / 2;
+  static constexpr int kPieceBytes = Packed<4>::kPieceBytes / 2;
+  static constexpr int kRun = kPieceFours;
+
+  static __m256i four(const std::byte* piece, int k) noexcept {
+    const __m256i numbers = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
+    return _mm256_shuffle_epi8(numbers, Packed<4>::four(piece, k));
+  }
+};
+
 // The same as bytes in scratch.
-template <int Bits>
+template <class Codes>
 struct Opened {
-  static constexpr int kPieceBytes = kFours * kLine;
-  static constexpr int kRun = Packed<Bits>::kRun;
+  static constexpr int kPieceFours = Codes::kPieceFours;
+  static constexpr int kPieceBytes = kPieceFours * kLine;
+  static constexpr int kRun = Codes::kRun;
 
   static __m256i four(const std::byte* piece, int k) noexcept { return load(piece + k * kLine); }
 };
 
-template <int Bits>
+template <class Codes>
 void open_tile(const std::byte* from, std::int64_t cols, std::byte* to) noexcept {
-  for (std::int64_t c = 0; c < cols; c += kPiece, from += Packed<Bits>::kPieceBytes) {
-    prefetch<Packed<Bits>::kPieceBytes>(from);
+  constexpr int kPieceFours = Codes::kPieceFours;
+  for (std::int64_t c = 0; c < cols; c += 4 * kPieceFours, from += Codes::kPieceBytes) {
+    prefetch<Codes::kPieceBytes>(from);
 #pragma GCC unroll 2
     for (int half = 0; half < kLine; half += kHalf) {
 #pragma GCC unroll 8
-      for (int k = 0; k < kFours; ++k) {
-        store(to + (c / 4 + k) * kLine + half, Packed<Bits>::four(from + half, k));
+      for (int k = 0; k < kPieceFours; ++k) {
+        store(to + (c / 4 + k) * kLine + half, Codes::four(from + half, k));
       }
     }
   }
 }
 
+__m128i load_8(const std::byte* bytes) noexcept {
+  return _mm_loadl_epi64(static_cast<const __m128i*>(at(bytes, 0)));
+}
+
+// E8M0: the bits of an exponent; that of 2^-127 is one of subnormal numbers. NaN becomes infinite.
+__m256 load_e8m0(const std::byte* bytes) noexcept {
+  const __m256i exponents = _mm256_slli_epi32(_mm256_cvtepu8_epi32(load_8(bytes)), 23);
+  return _mm256_castsi256_ps(_mm256_max_epu32(exponents, _mm256_set1_epi32(0x00400000)));
+}
+
+// E4M3, as a half float of the same bits: 256 times too small.
+__m256 load_e4m3(const std::byte* bytes) noexcept {
+  const __m128i wide = _mm_slli_epi16(_mm_cvtepi8_epi16(load_8(bytes)), 7);
+  return _mm256_cvtph_ps(_mm_and_si128(wide, _mm_set1_epi16(static_cast<short>(0xBF80))));
+}
+
 // Scales or biases of group g, of 8 rows.
 __m256 load_scales(DType dtype, const std::byte* plane, std::int64_t g, int half) noexcept {
   const std::int64_t first = g * kTileRows + half * 8;
+  if (dtype == DType::U8) return load_e8m0(plane + first);
+  if (dtype == DType::F8E4M3) return load_e4m3(plane + first);
   if (dtype == DType::F32) {
     return _mm256_loadu_ps(static_cast<const float*>(at(plane, first * 4)));
   }
@@ -103,6 +137,16 @@ __m256 load_scales(DType dtype, const std::byte* plane, std::int64_t g, int half
   std::memcpy(&raw, plane + first * 2, sizeof raw);
   if (dtype == DType::F16) return _mm256_cvtph_ps(raw);
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(raw), 16));
+}
+
+// Of group g, which has these scales.
+__m256 load_biases(const WeightFormat& format, const RoundedTile& tile, std::int64_t g, int half,
+                   __m256 scales) noexcept {
+  if (format.zero == AffineZero::Bias) return load_scales(format.scale_dtype, tile.biases, g, half);
+  const __m256i zeros = format.zero == AffineZero::MidCode
+                            ? _mm256_set1_epi32(1 << (format.bits - 1))
+                            : _mm256_cvtepu8_epi32(load_8(tile.biases + g * kTileRows + half * 8));
+  return _mm256_mul_ps(scales, _mm256_cvtepi32_ps(_mm256_sub_epi32(_mm256_setzero_si256(), zeros)));
 }
 
 }  // namespace

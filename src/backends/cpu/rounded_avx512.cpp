@@ -3,7 +3,7 @@
 
 #include "backends/cpu/rounded_avx512.h"
 
-#include "backends/cpu/rounded_tiles_avx512.h"
+#include "backends/cpu/rounded_centered_avx512.h"
 
 namespace moeflux::cpu {
 namespace {
@@ -83,13 +83,23 @@ struct WideDot {
       return _mm512_add_epi32(acc, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
     }
   }
+  // With the dword at At of one of four rows.
+  template <int Row, int At>
+  static __m512i add_at(__m512i acc, __m512i w, const FourRows& rows) noexcept {
+    return add<false>(acc, w, rows.x + Row * rows.stride + At);
+  }
+  template <int Row>
+  static __m512i start_at(const FourRows& rows) noexcept {
+    int dword;
+    std::memcpy(&dword, rows.x + Row * rows.stride, sizeof dword);
+    return _mm512_set1_epi32(dword);
+  }
+  using PermutedFp4Unit = Fp4Unit;
+  static bool has_permute() noexcept { return false; }
 };
 
-template <bool Wide, int Digits>
-using WideTile = TileOf<WideDot, Wide, Digits>;
-
 void matmul(const RoundedMatmul& op) noexcept {
-  op.n <= kFew ? few_rows<WideDot>(op) : many_rows<WideTile>(op);
+  op.n <= kFew ? few_rows<WideDot>(op) : many_rows<WideDot>(op);
 }
 
 }  // namespace
@@ -103,11 +113,14 @@ void rounded_quantize_avx512(const RoundedLayout& layout, const float* x, std::b
   }
   std::memset(scales, 0, static_cast<std::size_t>(layout.row_bytes - layout.scales_at));
   for (std::int64_t g = 0; g < layout.n_groups; ++g) {
+    float buffer[RoundedLayout::kMaxGroup];
+    const float* values = rounded_values(layout, x, g, buffer);
     std::byte* high = out + g * layout.group;
     std::int32_t sum = 0;
-    scales[g] = quantize_group(layout, x + g * layout.group, high, high + layout.low_at, sum);
-    sums[g] = scales[g] * static_cast<float>(sum);
+    scales[g] = quantize_group(layout, values, high, high + layout.low_at, sum);
+    if (layout.centered == 0) sums[g] = scales[g] * static_cast<float>(sum);
   }
+  rounded_starts(layout, out);
 }
 
 const RoundedKernels& rounded_avx512() {

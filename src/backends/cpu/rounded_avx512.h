@@ -9,6 +9,7 @@
 #include <immintrin.h>
 
 #include "backends/cpu/rounded.h"
+#include "backends/cpu/rounded_factors.h"
 #include "backends/cpu/with_format.h"
 
 namespace moeflux::cpu {
@@ -23,6 +24,10 @@ constexpr auto kAheadHint = _MM_HINT_T0;
 
 const void* at(const std::byte* base, std::int64_t offset) noexcept {
   return base + offset;
+}
+
+__m128i load_16(const std::byte* bytes) noexcept {
+  return _mm_loadu_si128(static_cast<const __m128i*>(at(bytes, 0)));
 }
 
 __mmask16 first_lanes(std::int64_t n) noexcept {
@@ -73,13 +78,52 @@ struct CodeUnit {
   }
 };
 
+// Codes of E2M1 numbers as bytes: the numbers doubled, and 12 added to them.
+struct Fp4Unit {
+  static constexpr int kRegisters = 2;
+  static constexpr int kBytes = 64;
+
+  static void load(const std::byte* from, __m512i (&out)[kRegisters]) noexcept {
+    const __m512i numbers = _mm512_broadcast_i32x4(
+        _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
+    CodeUnit<4>::load(from, out);
+    for (__m512i& codes : out) codes = _mm512_shuffle_epi8(numbers, codes);
+  }
+};
+
+// E8M0: the bits of an exponent; that of 2^-127 is one of subnormal numbers. NaN becomes infinite.
+__m512 load_e8m0(const std::byte* bytes) noexcept {
+  const __m512i wide = _mm512_cvtepu8_epi32(load_16(bytes));
+  return _mm512_castsi512_ps(
+      _mm512_max_epu32(_mm512_slli_epi32(wide, 23), _mm512_set1_epi32(0x00400000)));
+}
+
+// E4M3, as a half float of the same bits: 256 times too small.
+__m512 load_e4m3(const std::byte* bytes) noexcept {
+  const __m256i wide = _mm256_slli_epi16(_mm256_cvtepi8_epi16(load_16(bytes)), 7);
+  const __m256i mask = _mm256_set1_epi16(static_cast<short>(0xBF80));
+  return _mm512_cvtph_ps(_mm256_and_si256(wide, mask));
+}
+
 // Scales or biases of group g.
 __m512 load_scales(DType dtype, const std::byte* plane, std::int64_t g) noexcept {
+  if (dtype == DType::U8) return load_e8m0(plane + g * kTileRows);
+  if (dtype == DType::F8E4M3) return load_e4m3(plane + g * kTileRows);
   if (dtype == DType::F32) return _mm512_loadu_ps(at(plane, g * 64));
   __m256i half;
   std::memcpy(&half, at(plane, g * 32), sizeof half);
   if (dtype == DType::F16) return _mm512_cvtph_ps(half);
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+}
+
+// Of group g, which has these scales.
+__m512 load_biases(const WeightFormat& format, const RoundedTile& tile, std::int64_t g,
+                   __m512 scales) noexcept {
+  if (format.zero == AffineZero::Bias) return load_scales(format.scale_dtype, tile.biases, g);
+  const __m512i zeros = format.zero == AffineZero::MidCode
+                            ? _mm512_set1_epi32(1 << (format.bits - 1))
+                            : _mm512_cvtepu8_epi32(load_16(tile.biases + g * kTileRows));
+  return _mm512_mul_ps(scales, _mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_setzero_si512(), zeros)));
 }
 
 float* row_of_y(const RoundedMatmul& op, std::int64_t i, std::int64_t row) noexcept {

@@ -2,10 +2,33 @@
 #if defined(__x86_64__)
 
 #include "backends/cpu/kernels.h"
-#include "backends/cpu/rounded_tiles_avx512.h"
+#include "backends/cpu/rounded_centered_avx512.h"
 
 namespace moeflux::cpu {
 namespace {
+
+// As Fp4Unit; for processors that choose bytes by 6 bits, whatever the upper ones are: nothing has
+// to be cleared before.
+struct PermutedFp4 {
+  static constexpr int kRegisters = 2;
+  static constexpr int kBytes = 64;
+
+  static void load(const std::byte* from, __m512i (&out)[kRegisters]) noexcept {
+    const __m512i numbers = _mm512_broadcast_i32x4(
+        _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
+    const __m512i codes = _mm512_loadu_si512(at(from, 0));
+    out[0] = chosen(numbers, codes);
+    out[1] = chosen(numbers, _mm512_srli_epi16(codes, 4));
+  }
+
+ private:
+  // Written by hand, since other processors run this file too.
+  static __m512i chosen(__m512i bytes, __m512i index) noexcept {
+    __m512i out;
+    asm("vpermb %1, %2, %0" : "=v"(out) : "v"(bytes), "v"(index));
+    return out;
+  }
+};
 
 struct VnniDot {
   // Adds sums of 4 products, with the dword at x, to each lane. Compilers take the dword through
@@ -18,13 +41,43 @@ struct VnniDot {
         : "v"(w), "m"(*static_cast<const Dword*>(static_cast<const void*>(x))));
     return acc;
   }
+
+  // With the dword at At of one of four rows; nothing writes to them while kernels run. Compilers
+  // would keep an address for each row, more than there are registers.
+  template <int Row, int At>
+  static __m512i add_at(__m512i acc, __m512i w, const FourRows& rows) noexcept {
+    if constexpr (Row == 0) {
+      asm("vpdpbusd %c3(%2)%{1to16%}, %1, %0" : "+v"(acc) : "v"(w), "r"(rows.x), "i"(At));
+    } else if constexpr (Row == 3) {
+      asm("vpdpbusd %c4(%2,%3)%{1to16%}, %1, %0"
+          : "+v"(acc)
+          : "v"(w), "r"(rows.x), "r"(rows.three_strides), "i"(At));
+    } else {
+      asm("vpdpbusd %c5(%2,%3,%c4)%{1to16%}, %1, %0"
+          : "+v"(acc)
+          : "v"(w), "r"(rows.x), "r"(rows.stride), "i"(Row), "i"(At));
+    }
+    return acc;
+  }
+  template <int Row>
+  static __m512i start_at(const FourRows& rows) noexcept {
+    __m512i out;
+    if constexpr (Row == 0) {
+      asm("vpbroadcastd (%1), %0" : "=v"(out) : "r"(rows.x));
+    } else if constexpr (Row == 3) {
+      asm("vpbroadcastd (%1,%2), %0" : "=v"(out) : "r"(rows.x), "r"(rows.three_strides));
+    } else {
+      asm("vpbroadcastd (%1,%2,%c3), %0" : "=v"(out) : "r"(rows.x), "r"(rows.stride), "i"(Row));
+    }
+    return out;
+  }
+
+  using PermutedFp4Unit = PermutedFp4;
+  static bool has_permute() noexcept { return rounded_may_permute(); }
 };
 
-template <bool Wide, int Digits>
-using VnniTile = TileOf<VnniDot, Wide, Digits>;
-
 void matmul(const RoundedMatmul& op) noexcept {
-  op.n <= kFew ? few_rows<VnniDot>(op) : many_rows<VnniTile>(op);
+  op.n <= kFew ? few_rows<VnniDot>(op) : many_rows<VnniDot>(op);
 }
 
 }  // namespace

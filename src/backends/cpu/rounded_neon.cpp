@@ -96,7 +96,8 @@ void rounded_quantize_neon(const RoundedLayout& layout, const float* x, std::byt
   for (std::int64_t g = 0; g < layout.n_groups; ++g) {
     // A group that is not finite: codes of zero come from numbers of zero.
     alignas(16) static constexpr float kZeros[RoundedLayout::kMaxGroup] = {};
-    const float* values = x + g * layout.group;
+    float buffer[RoundedLayout::kMaxGroup];
+    const float* values = rounded_values(layout, x, g, buffer);
     const float largest = largest_of(values, layout.group);
     const bool finite = largest < __builtin_inff();
     const float inverse = finite && largest > 0 ? limit / largest : 0.0f;
@@ -104,8 +105,9 @@ void rounded_quantize_neon(const RoundedLayout& layout, const float* x, std::byt
     const float scale = finite ? largest / limit : __builtin_nanf("");
     const float scaled_sum = scale * static_cast<float>(sum);
     store(out + layout.scales_at + g * 4, scale);
-    store(out + layout.sums_at + g * 4, scaled_sum);
+    if (layout.centered == 0) store(out + layout.sums_at + g * 4, scaled_sum);
   }
+  rounded_starts(layout, out);
 }
 
 const RoundedKernels& rounded_neon() {

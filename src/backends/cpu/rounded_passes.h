@@ -5,14 +5,17 @@
 // Codes are made bytes on their way from memory. Where that takes more than a shift, and for many
 // rows of activations, it is done once, to scratch. A set of kernels has:
 //
-//   Packed<Bits>, Opened<Bits>    how codes are read from a tile and from scratch
-//   open<Bits>(from, cols, to)    codes of a tile to scratch
-//   multiply<Codes, Digits, N>    a Kernel for N rows of activations
+//   Packed<Bits>, PackedFp4, PackedInt4  how codes are read from a tile, the latter two of centered
+//   Opened<Codes>                        weights, and the same from scratch
+//   open<Codes>(from, cols, to)          codes of a tile to scratch
+//   multiply<Codes, Digits, N>           a Kernel for N rows of activations
+//   multiply_centered<Codes, Digits, N>  the same for centered weights, but for the factor
 #pragma once
 
 #include <cstring>
 
 #include "backends/cpu/rounded.h"
+#include "backends/cpu/rounded_factors.h"
 #include "backends/cpu/with_format.h"
 
 namespace moeflux::cpu {
@@ -35,29 +38,40 @@ void prefetch(const std::byte* lines) noexcept {
 }
 
 // Products of a tile with some rows of activations, as [row of activations][row of weights].
-using Kernel = void (*)(const RoundedLayout& layout, const RoundedTile& tile, DType scale_dtype,
-                        const std::byte* x, float (*y)[kTileRows]) noexcept;
+using Kernel = void (*)(const RoundedLayout& layout, const RoundedTile& tile,
+                        const WeightFormat& format, const std::byte* x,
+                        float (*y)[kTileRows]) noexcept;
 
 // For 1 to kTokens rows of activations.
 template <class Set, class Codes, int Digits>
 constexpr Kernel kByTokens[kTokens] = {
     Set::template multiply<Codes, Digits, 1>, Set::template multiply<Codes, Digits, 2>,
     Set::template multiply<Codes, Digits, 3>, Set::template multiply<Codes, Digits, 4>};
+template <class Set, class Codes, int Digits>
+constexpr Kernel kCenteredByTokens[kTokens] = {Set::template multiply_centered<Codes, Digits, 1>,
+                                               Set::template multiply_centered<Codes, Digits, 2>,
+                                               Set::template multiply_centered<Codes, Digits, 3>,
+                                               Set::template multiply_centered<Codes, Digits, 4>};
 
 template <class Set, class Codes>
 const Kernel* by_tokens(int digits) noexcept {
   return digits == 1 ? kByTokens<Set, Codes, 1> : kByTokens<Set, Codes, 2>;
 }
+template <class Set, class Codes>
+const Kernel* centered_by_tokens(int digits) noexcept {
+  return digits == 1 ? kCenteredByTokens<Set, Codes, 1> : kCenteredByTokens<Set, Codes, 2>;
+}
 
 // The tile that begins at `row` with rows [begin, end) of the activations.
 void tile_products(const RoundedMatmul& op, const Kernel* kernels, const RoundedTile& tile,
-                   std::int64_t row, std::int64_t begin, std::int64_t end) noexcept {
+                   const RowFactors& factors, std::int64_t row, std::int64_t begin,
+                   std::int64_t end) noexcept {
   for (std::int64_t i = begin, n = 0; i < end; i += n) {
     n = end - i < kTokens ? end - i : kTokens;
     float y[kTokens][kTileRows];
-    kernels[n - 1](*op.layout, tile, op.weight->format.scale_dtype, op.x + i * op.layout->row_bytes,
-                   y);
+    kernels[n - 1](*op.layout, tile, op.weight->format, op.x + i * op.layout->row_bytes, y);
     for (std::int64_t k = 0; k < n; ++k) {
+      for (int r = 0; op.layout->centered != 0 && r < kTileRows; ++r) y[k][r] *= factors.rows[r];
       const std::int64_t target = op.rows_out != nullptr ? op.rows_out[i + k] : i + k;
       std::memcpy(op.y + target * op.y_stride + row - op.row, y[k],
                   static_cast<std::size_t>(tile.n_rows) * sizeof(float));
@@ -65,34 +79,54 @@ void tile_products(const RoundedMatmul& op, const Kernel* kernels, const Rounded
   }
 }
 
-template <class Set, int Bits>
-void matmul_bits(const RoundedMatmul& op) noexcept {
+// The ways to multiply with one kind of codes.
+struct Ways {
+  const Kernel* packed;
+  const Kernel* opened = nullptr;  // none: opening does not pay
+  void (*open)(const std::byte* from, std::int64_t cols, std::byte* to) noexcept = nullptr;
+};
+
+void matmul(const RoundedMatmul& op, const Ways& ways) noexcept {
   const RoundedLayout& layout = *op.layout;
-  constexpr bool kDense = Bits == 3 || Bits == 5 || Bits == 6;  // codes that cross bytes
-  const bool open = kDense && op.n > kFew;
-  const Kernel* kernels = by_tokens<Set, typename Set::template Packed<Bits>>(layout.digits);
-  if constexpr (kDense) {
-    if (open) kernels = by_tokens<Set, typename Set::template Opened<Bits>>(layout.digits);
-  }
+  const bool open = ways.opened != nullptr && op.n > kFew;
   const std::int64_t fit = kCacheBytes / layout.row_bytes / kTokens * kTokens;
   const std::int64_t pass = fit > kTokens ? fit : kTokens;
   for (std::int64_t begin = 0; begin < op.n; begin += pass) {
     const std::int64_t end = begin + pass < op.n ? begin + pass : op.n;
     for (std::int64_t row = op.row; row < op.row + op.n_rows; row += kTileRows) {
       RoundedTile tile = rounded_tile(op, row);
+      const RowFactors factors(op, tile);
       if (open) {
         std::byte* bytes = rounded_scratch(op).codes;
-        Set::template open<Bits>(tile.codes, layout.cols, bytes);
+        ways.open(tile.codes, layout.cols, bytes);
         tile.codes = bytes;
       }
-      tile_products(op, kernels, tile, row, begin, end);
+      tile_products(op, open ? ways.opened : ways.packed, tile, factors, row, begin, end);
     }
   }
 }
 
 template <class Set>
 void matmul(const RoundedMatmul& op) noexcept {
-  with_bits(op.weight->format.bits, [&]<int Bits>() { matmul_bits<Set, Bits>(op); });
+  const WeightFormat& format = op.weight->format;
+  const int digits = op.layout->digits;
+  if (format.kind == WeightKind::Fp4) {
+    using Codes = typename Set::PackedFp4;
+    using OpenedCodes = typename Set::template Opened<Codes>;
+    return matmul(op, {centered_by_tokens<Set, Codes>(digits),
+                       centered_by_tokens<Set, OpenedCodes>(digits), Set::template open<Codes>});
+  }
+  if (op.layout->centered != 0)
+    return matmul(op, {centered_by_tokens<Set, typename Set::PackedInt4>(digits)});
+  with_bits(format.bits, [&]<int Bits>() {
+    using Codes = typename Set::template Packed<Bits>;
+    Ways ways{by_tokens<Set, Codes>(digits)};
+    if constexpr (Bits == 3 || Bits == 5 || Bits == 6) {  // codes that cross bytes
+      ways.opened = by_tokens<Set, typename Set::template Opened<Codes>>(digits);
+      ways.open = Set::template open<Codes>;
+    }
+    matmul(op, ways);
+  });
 }
 
 }  // namespace

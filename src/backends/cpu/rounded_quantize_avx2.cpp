@@ -110,7 +110,8 @@ void rounded_quantize_avx2(const RoundedLayout& layout, const float* x, std::byt
   std::memset(out + layout.scales_at, 0,
               static_cast<std::size_t>(layout.row_bytes - layout.scales_at));
   for (std::int64_t g = 0; g < layout.n_groups; ++g) {
-    const float* values = x + g * layout.group;
+    float buffer[RoundedLayout::kMaxGroup];
+    const float* values = rounded_values(layout, x, g, buffer);
     std::byte* digits = out + g * layout.group;
     const float largest = largest_of(values, layout.group);
     const float scale = largest / limit;
@@ -122,8 +123,11 @@ void rounded_quantize_avx2(const RoundedLayout& layout, const float* x, std::byt
       std::memset(digits + layout.low_at, 0, group_bytes);
     }
     floats_at(out, layout.scales_at)[g] = scale;
-    floats_at(out, layout.sums_at)[g] = scale * static_cast<float>(sum);
+    if (layout.centered == 0) {
+      floats_at(out, layout.sums_at)[g] = scale * static_cast<float>(sum);
+    }
   }
+  rounded_starts(layout, out);
 }
 
 }  // namespace moeflux::cpu

@@ -22,22 +22,28 @@ __m512i total(__m512i high, __m512i low) noexcept {
   return Digits == 1 ? high : _mm512_add_epi32(_mm512_slli_epi32(high, 8), low);
 }
 
-// Where the products of a tile with some rows of activations go.
+// Where the products of a tile with some rows of activations go, and what those of centered weights
+// are multiplied by.
 struct Outputs {
   float* y[kTokens];
   __mmask16 lanes;
+  const float* factors;
 
   Outputs(const RoundedMatmul& op, std::int64_t first, std::int64_t n, std::int64_t row,
-          std::int64_t n_rows) noexcept
-      : lanes(first_lanes(n_rows)) {
+          std::int64_t n_rows, const float* row_factors) noexcept
+      : lanes(first_lanes(n_rows)), factors(row_factors) {
     for (std::int64_t i = 0; i < n; ++i) y[i] = row_of_y(op, first + i, row);
+  }
+  // The i-th, once it is complete.
+  void put(std::int64_t i, __m512 product) const noexcept {
+    _mm512_mask_storeu_ps(y[i], lanes, product);
   }
 };
 
 // ---- few rows
 
 template <class Dot, int Bits, int Digits, int N>
-void few_tokens(const RoundedLayout& layout, const RoundedTile& tile, DType scale_dtype,
+void few_tokens(const RoundedLayout& layout, const RoundedTile& tile, const WeightFormat& format,
                 const std::byte* x, const Outputs& out) noexcept {
   using Unit = CodeUnit<Bits>;
   constexpr int kChains = N == 1 ? 2 : 1;  // sums that do not wait for each other
@@ -71,8 +77,8 @@ void few_tokens(const RoundedLayout& layout, const RoundedTile& tile, DType scal
         }
       }
     }
-    const __m512 scales = load_scales(scale_dtype, tile.scales, g);
-    const __m512 biases = load_scales(scale_dtype, tile.biases, g);
+    const __m512 scales = load_scales(format.scale_dtype, tile.scales, g);
+    const __m512 biases = load_biases(format, tile, g, scales);
 #pragma GCC unroll 4
     for (int i = 0; i < N; ++i) {
       __m512i sum = total<Digits>(sums[0][0][i], sums[0][Digits - 1][i]);
@@ -84,23 +90,26 @@ void few_tokens(const RoundedLayout& layout, const RoundedTile& tile, DType scal
     }
   }
 #pragma GCC unroll 4
-  for (int i = 0; i < N; ++i) _mm512_mask_storeu_ps(out.y[i], out.lanes, acc[i]);
+  for (int i = 0; i < N; ++i) out.put(i, acc[i]);
 }
 
-template <class Dot, int Bits, int Digits>
-void few_rows(const RoundedMatmul& op) noexcept {
+using FewTokens = void (*)(const RoundedLayout& layout, const RoundedTile& tile,
+                           const WeightFormat& format, const std::byte* x,
+                           const Outputs& out) noexcept;
+struct FewKernels {
+  FewTokens one, two, four;
+};
+
+[[maybe_unused]] void few_rows(const RoundedMatmul& op, const FewKernels& kernels) noexcept {
   const RoundedLayout& layout = *op.layout;
-  const DType scale_dtype = op.weight->format.scale_dtype;
   for (std::int64_t row = op.row; row < op.row + op.n_rows; row += kTileRows) {
     const RoundedTile tile = rounded_tile(op, row);
+    const RowFactors factors(op, tile);
     for (std::int64_t i = 0, n = 0; i < op.n; i += n) {
       n = op.n - i >= 4 ? 4 : op.n - i >= 2 ? 2 : 1;
-      const Outputs out(op, i, n, row, tile.n_rows);
-      const std::byte* x = op.x + i * layout.row_bytes;
-      const auto multiply = n == 4   ? few_tokens<Dot, Bits, Digits, 4>
-                            : n == 2 ? few_tokens<Dot, Bits, Digits, 2>
-                                     : few_tokens<Dot, Bits, Digits, 1>;
-      multiply(layout, tile, scale_dtype, x, out);
+      const auto multiply = n == 4 ? kernels.four : n == 2 ? kernels.two : kernels.one;
+      multiply(layout, tile, op.weight->format, op.x + i * layout.row_bytes,
+               Outputs(op, i, n, row, tile.n_rows, factors.rows));
     }
   }
 }
@@ -110,27 +119,20 @@ void few_rows(const RoundedMatmul& op) noexcept {
 // The tile's codes as bytes, and its scales and biases as floats.
 struct OpenTile {
   OpenTile(const RoundedMatmul& op, const RoundedTile& tile) noexcept
-      : memory(rounded_scratch(op)) {
-    const DType dtype = op.weight->format.scale_dtype;
-    for (std::int64_t g = 0; g < op.layout->n_groups; ++g) {
-      _mm512_store_ps(memory.scales + g * kTileRows, load_scales(dtype, tile.scales, g));
-      _mm512_store_ps(memory.biases + g * kTileRows, load_scales(dtype, tile.biases, g));
+      : factors(op, tile), memory(rounded_scratch(op)) {
+    const WeightFormat& format = op.weight->format;
+    const RoundedLayout& layout = *op.layout;
+    for (std::int64_t g = 0; g < layout.n_weight_groups; ++g) {
+      const __m512 scale = load_scales(format.scale_dtype, tile.scales, g);
+      _mm512_store_ps(memory.scales + g * kTileRows, scale);
+      if (layout.centered != 0) continue;
+      _mm512_store_ps(memory.biases + g * kTileRows, load_biases(format, tile, g, scale));
     }
-    with_bits(op.weight->format.bits, [&]<int Bits>() {
-      using Unit = CodeUnit<Bits>;
-      const std::byte* from = tile.codes;
-      std::byte* to = memory.codes;
-      for (std::int64_t c = 0; c < op.layout->cols; c += 4 * Unit::kRegisters) {
-        __m512i codes[Unit::kRegisters];
-        Unit::load(from, codes);
-#pragma GCC unroll 5
-        for (int line = 0; line < Unit::kBytes; line += 64)
-          _mm_prefetch(at(from, kAhead + line), kAheadHint);
-        from += Unit::kBytes;
-#pragma GCC unroll 8
-        for (int k = 0; k < Unit::kRegisters; ++k, to += 64) _mm512_store_si512(to, codes[k]);
-      }
-    });
+    if (format.kind == WeightKind::Fp4) {
+      open<Fp4Unit>(tile.codes, layout.cols);
+    } else {
+      with_bits(format.bits, [&]<int Bits>() { open<CodeUnit<Bits>>(tile.codes, layout.cols); });
+    }
   }
   __m512 scales(std::int64_t g) const noexcept {
     return _mm512_load_ps(memory.scales + g * kTileRows);
@@ -138,11 +140,26 @@ struct OpenTile {
   __m512 biases(std::int64_t g) const noexcept {
     return _mm512_load_ps(memory.biases + g * kTileRows);
   }
-  const std::byte* codes() const noexcept {
-    return memory.codes;
-  }
+  const std::byte* codes() const noexcept { return memory.codes; }
+
+  RowFactors factors;
 
  private:
+  template <class Unit>
+  void open(const std::byte* from, std::int64_t cols) noexcept {
+    std::byte* to = memory.codes;
+    for (std::int64_t c = 0; c < cols; c += 4 * Unit::kRegisters) {
+      __m512i codes[Unit::kRegisters];
+      Unit::load(from, codes);
+#pragma GCC unroll 5
+      for (int line = 0; line < Unit::kBytes; line += 64)
+        _mm_prefetch(at(from, kAhead + line), kAheadHint);
+      from += Unit::kBytes;
+#pragma GCC unroll 8
+      for (int k = 0; k < Unit::kRegisters; ++k, to += 64) _mm512_store_si512(to, codes[k]);
+    }
+  }
+
   RoundedScratch memory;
 };
 
@@ -180,39 +197,38 @@ void many_tokens(const RoundedLayout& layout, const OpenTile& tile, const std::b
     }
   }
 #pragma GCC unroll 8
-  for (int i = 0; i < N; ++i) _mm512_mask_storeu_ps(out.y[i], out.lanes, acc[i]);
+  for (int i = 0; i < N; ++i) out.put(i, acc[i]);
 }
 
-// Products of an open tile with rows [begin, end) of the activations.
+using ManyTokens = void (*)(const RoundedLayout& layout, const OpenTile& tile, const std::byte* x,
+                            const Outputs& out) noexcept;
+
+// For 1 to kTokens rows of activations.
 template <class Dot, bool Wide, int Digits>
-struct TileOf {
-  static constexpr decltype(&many_tokens<Dot, Wide, Digits, 1>) kBySize[kTokens] = {
-      many_tokens<Dot, Wide, Digits, 1>, many_tokens<Dot, Wide, Digits, 2>,
-      many_tokens<Dot, Wide, Digits, 3>, many_tokens<Dot, Wide, Digits, 4>,
-      many_tokens<Dot, Wide, Digits, 5>, many_tokens<Dot, Wide, Digits, 6>,
-      many_tokens<Dot, Wide, Digits, 7>, many_tokens<Dot, Wide, Digits, 8>};
+constexpr ManyTokens kAffineBySize[kTokens] = {
+    many_tokens<Dot, Wide, Digits, 1>, many_tokens<Dot, Wide, Digits, 2>,
+    many_tokens<Dot, Wide, Digits, 3>, many_tokens<Dot, Wide, Digits, 4>,
+    many_tokens<Dot, Wide, Digits, 5>, many_tokens<Dot, Wide, Digits, 6>,
+    many_tokens<Dot, Wide, Digits, 7>, many_tokens<Dot, Wide, Digits, 8>};
 
-  static void multiply(const RoundedMatmul& op, const OpenTile& tile, std::int64_t row,
-                       std::int64_t n_rows, std::int64_t begin, std::int64_t end) noexcept {
-    const std::int64_t n_blocks = (end - begin + kTokens - 1) / kTokens;  // of about equal size
-    for (std::int64_t block = 0, i = begin, n = 0; block < n_blocks; ++block, i += n) {
-      n = (end - i + n_blocks - block - 1) / (n_blocks - block);
-      kBySize[n - 1](*op.layout, tile, op.x + i * op.layout->row_bytes,
-                     Outputs(op, i, n, row, n_rows));
-    }
+// Products of an open tile with rows [begin, end) of the activations.
+template <const ManyTokens (&kBySize)[kTokens]>
+void multiply_open(const RoundedMatmul& op, const OpenTile& tile, std::int64_t row,
+                   std::int64_t n_rows, std::int64_t begin, std::int64_t end) noexcept {
+  const std::int64_t n_blocks = (end - begin + kTokens - 1) / kTokens;  // of about equal size
+  for (std::int64_t block = 0, i = begin, n = 0; block < n_blocks; ++block, i += n) {
+    n = (end - i + n_blocks - block - 1) / (n_blocks - block);
+    kBySize[n - 1](*op.layout, tile, op.x + i * op.layout->row_bytes,
+                   Outputs(op, i, n, row, n_rows, tile.factors.rows));
   }
-};
+}
 
-// Tile<Wide, Digits>::multiply is what multiplies an open tile; Wide: codes have 8 bits.
-template <template <bool, int> class Tile>
-void many_rows(const RoundedMatmul& op) noexcept {
+// Calls multiply, which is what multiplies an open tile, for all of them.
+template <class Multiply>
+void many_rows(const RoundedMatmul& op, const Multiply& multiply) noexcept {
   const RoundedLayout& layout = *op.layout;
   const std::int64_t fit = kCacheBytes / layout.row_bytes / 16 * 16;
   const std::int64_t step = fit > 16 ? fit : 16;
-  const auto multiply =
-      op.weight->format.bits == 8
-          ? (layout.digits == 1 ? Tile<true, 1>::multiply : Tile<true, 2>::multiply)
-          : (layout.digits == 1 ? Tile<false, 1>::multiply : Tile<false, 2>::multiply);
   for (std::int64_t begin = 0; begin < op.n; begin += step) {
     const std::int64_t end = begin + step < op.n ? begin + step : op.n;
     for (std::int64_t row = op.row; row < op.row + op.n_rows; row += kTileRows) {
@@ -220,13 +236,6 @@ void many_rows(const RoundedMatmul& op) noexcept {
       multiply(op, OpenTile(op, tile), row, tile.n_rows, begin, end);
     }
   }
-}
-
-template <class Dot>
-void few_rows(const RoundedMatmul& op) noexcept {
-  with_bits(op.weight->format.bits, [&]<int Bits>() {
-    op.layout->digits == 1 ? few_rows<Dot, Bits, 1>(op) : few_rows<Dot, Bits, 2>(op);
-  });
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include <immintrin.h>
 
+#include "backends/cpu/fp4_rows.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/rows.h"
 #include "backends/cpu/with_format.h"
@@ -52,7 +53,8 @@ __m256 load_scale(DType dtype, const std::byte* plane, std::int64_t index) noexc
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_set1_epi32(half), 16));
 }
 
-template <int Bits>
+// Zeroed: a code that stands for zero is subtracted, instead of a bias added.
+template <int Bits, bool Zeroed>
 class Affine {
  public:
   static constexpr std::int64_t kStep = 16;
@@ -63,13 +65,20 @@ class Affine {
     const std::int64_t first = row * (m.cols / m.format.group);
     const std::int64_t size = dtype_ == DType::F32 ? 4 : 2;
     scales_ = m.scales + first * size;
-    biases_ = m.biases + first * size;
+    has_middle_ = m.format.zero == AffineZero::MidCode;
+    if (!has_middle_) biases_ = m.biases + first * (Zeroed ? 1 : size);
   }
   static std::int64_t segment_cols(const WeightView& m) noexcept { return m.format.group; }
   const std::byte* address(std::int64_t c) const noexcept { return data_ + c * Bits / 8; }
   void enter(std::int64_t segment) noexcept {
     scale_ = load_scale(dtype_, scales_, segment);
-    bias_ = load_scale(dtype_, biases_, segment);
+    if constexpr (Zeroed) {
+      const int zero =
+          has_middle_ ? 1 << (Bits - 1) : std::to_integer<std::uint8_t>(biases_[segment]);
+      bias_ = _mm256_set1_ps(static_cast<float>(zero));
+    } else {
+      bias_ = load_scale(dtype_, biases_, segment);
+    }
   }
   static bool rare(std::int64_t) noexcept { return false; }
   template <bool>
@@ -77,11 +86,6 @@ class Affine {
     const __m128i bytes = codes(address(c));
     return {value_of(_mm256_cvtepu8_epi32(bytes)),
             value_of(_mm256_cvtepu8_epi32(_mm_unpackhi_epi64(bytes, bytes)))};
-  }
-
- private:
-  __m256 value_of(__m256i codes) const noexcept {
-    return _mm256_add_ps(_mm256_mul_ps(scale_, _mm256_cvtepi32_ps(codes)), bias_);
   }
   // 16 codes are 2 Bits bytes.
   static __m128i codes(const std::byte* at) noexcept {
@@ -100,11 +104,54 @@ class Affine {
     }
   }
 
+ private:
+  __m256 value_of(__m256i codes) const noexcept {
+    if constexpr (Zeroed) {
+      return _mm256_mul_ps(scale_, _mm256_sub_ps(_mm256_cvtepi32_ps(codes), bias_));
+    }
+    return _mm256_add_ps(_mm256_mul_ps(scale_, _mm256_cvtepi32_ps(codes)), bias_);
+  }
+
   const std::byte* data_;
   DType dtype_;
   const std::byte* scales_;
   const std::byte* biases_;
+  bool has_middle_;
   __m256 scale_, bias_;
+};
+
+// Three bits of a code choose from the 8 sizes of its group, the fourth is the sign.
+class Fp4 {
+ public:
+  static constexpr std::int64_t kStep = 16;
+
+  void open(const WeightView& m, std::int64_t row) noexcept { row_.open(m, row); }
+  static std::int64_t segment_cols(const WeightView& m) noexcept { return m.format.group; }
+  const std::byte* address(std::int64_t c) const noexcept { return row_.data + c / 2; }
+  void enter(std::int64_t segment) noexcept {
+    const __m256 sizes = _mm256_setr_ps(0, 0.5f, 1, 1.5f, 2, 3, 4, 6);
+    table_ = _mm256_mul_ps(sizes, _mm256_set1_ps(row_.scale(segment)));
+    if (!row_.has_tensor_scale) return;
+    const __m256 scale = _mm256_set1_ps(row_.tensor_scale);
+    table_ = row_.divides ? _mm256_div_ps(table_, scale) : _mm256_mul_ps(table_, scale);
+  }
+  static bool rare(std::int64_t) noexcept { return false; }
+  template <bool>
+  Sixteen at(std::int64_t c) const noexcept {
+    const __m128i bytes = Affine<4, true>::codes(address(c));
+    return {eight(_mm256_cvtepu8_epi32(bytes)),
+            eight(_mm256_cvtepu8_epi32(_mm_unpackhi_epi64(bytes, bytes)))};
+  }
+
+ private:
+  __m256 eight(__m256i codes) const noexcept {
+    const __m256 sign = _mm256_castsi256_ps(
+        _mm256_and_si256(_mm256_slli_epi32(codes, 28), _mm256_set1_epi32(INT32_MIN)));
+    return _mm256_xor_ps(_mm256_permutevar8x32_ps(table_, codes), sign);
+  }
+
+  Fp4Row row_;
+  __m256 table_;
 };
 
 template <WeightKind Kind>
@@ -310,7 +357,10 @@ struct Decoders {
   using OfFloats = Plain<Kind>;
   using OfFp8 = Fp8;
   template <int Bits>
-  using OfCodes = Affine<Bits>;
+  using OfCodes = Affine<Bits, false>;
+  template <int Bits>
+  using OfZeroed = Affine<Bits, true>;
+  using OfFp4 = Fp4;
 };
 
 }  // namespace

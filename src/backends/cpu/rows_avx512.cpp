@@ -12,6 +12,7 @@
 
 #include <immintrin.h>
 
+#include "backends/cpu/fp4_rows.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/rows.h"
 #include "backends/cpu/with_format.h"
@@ -58,8 +59,9 @@ __m512 load_scale(DType dtype, const std::byte* plane, std::int64_t index) noexc
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_set1_epi32(half), 16));
 }
 
-// Codes of up to 4 bits choose from the 16 values they can have in their group.
-template <int Bits>
+// Codes of up to 4 bits choose from the 16 values they can have in their group. Zeroed: a code that
+// stands for zero is subtracted, instead of a bias added.
+template <int Bits, bool Zeroed>
 class Affine {
  public:
   static constexpr bool kTable = Bits <= 4;
@@ -71,14 +73,21 @@ class Affine {
     const std::int64_t first = row * (m.cols / m.format.group);
     const std::int64_t size = dtype_ == DType::F32 ? 4 : 2;
     scales_ = m.scales + first * size;
-    biases_ = m.biases + first * size;
+    has_middle_ = m.format.zero == AffineZero::MidCode;
+    if (!has_middle_) biases_ = m.biases + first * (Zeroed ? 1 : size);
   }
   static std::int64_t segment_cols(const WeightView& m) noexcept { return m.format.group; }
   const std::byte* address(std::int64_t c) const noexcept { return data_ + c * Bits / 8; }
 
   void enter(std::int64_t segment) noexcept {
     scale_ = load_scale(dtype_, scales_, segment);
-    bias_ = load_scale(dtype_, biases_, segment);
+    if constexpr (Zeroed) {
+      const int zero =
+          has_middle_ ? 1 << (Bits - 1) : std::to_integer<std::uint8_t>(biases_[segment]);
+      bias_ = _mm512_set1_ps(static_cast<float>(zero));
+    } else {
+      bias_ = load_scale(dtype_, biases_, segment);
+    }
     if constexpr (kTable) {
       const __m512i codes = _mm512_and_si512(lane_numbers(), _mm512_set1_epi32((1 << Bits) - 1));
       scale_ = value_of(codes);
@@ -95,11 +104,6 @@ class Affine {
   }
   __m512 at(std::int64_t c, __mmask16) const noexcept {
     return at<kUsual>(c);  // groups are whole
-  }
-
- private:
-  __m512 value_of(__m512i codes) const noexcept {
-    return _mm512_add_ps(_mm512_mul_ps(scale_, _mm512_cvtepi32_ps(codes)), bias_);
   }
   // 16 codes are 2 Bits bytes. For tables, higher bits of a lane are not cleared.
   static __m512i codes(const std::byte* at) noexcept {
@@ -124,6 +128,14 @@ class Affine {
                          static_cast<long long>(_pdep_u64(first, kSpread))));
     }
   }
+
+ private:
+  __m512 value_of(__m512i codes) const noexcept {
+    if constexpr (Zeroed) {
+      return _mm512_mul_ps(scale_, _mm512_sub_ps(_mm512_cvtepi32_ps(codes), bias_));
+    }
+    return _mm512_add_ps(_mm512_mul_ps(scale_, _mm512_cvtepi32_ps(codes)), bias_);
+  }
   static __m512i times_bits(__m512i numbers) noexcept {
     return _mm512_mullo_epi32(numbers, _mm512_set1_epi32(Bits));
   }
@@ -132,7 +144,36 @@ class Affine {
   DType dtype_;
   const std::byte* scales_;
   const std::byte* biases_;
+  bool has_middle_;
   __m512 scale_, bias_;  // for tables, scale_ is the table
+};
+
+// As with other codes of 4 bits.
+class Fp4 {
+ public:
+  static constexpr std::int64_t kStep = 16;
+
+  void open(const WeightView& m, std::int64_t row) noexcept { row_.open(m, row); }
+  static std::int64_t segment_cols(const WeightView& m) noexcept { return m.format.group; }
+  const std::byte* address(std::int64_t c) const noexcept { return row_.data + c / 2; }
+  void enter(std::int64_t segment) noexcept {
+    const __m512 values =
+        _mm512_setr_ps(0.0f, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6);
+    table_ = _mm512_mul_ps(values, _mm512_set1_ps(row_.scale(segment)));
+    if (!row_.has_tensor_scale) return;
+    const __m512 scale = _mm512_set1_ps(row_.tensor_scale);
+    table_ = row_.divides ? _mm512_div_ps(table_, scale) : _mm512_mul_ps(table_, scale);
+  }
+  static bool rare(std::int64_t) noexcept { return false; }
+  template <bool>
+  __m512 at(std::int64_t c) const noexcept {
+    return _mm512_permutexvar_ps(Affine<4, true>::codes(address(c)), table_);
+  }
+  __m512 at(std::int64_t c, __mmask16) const noexcept { return at<kUsual>(c); }
+
+ private:
+  Fp4Row row_;
+  __m512 table_;
 };
 
 template <WeightKind Kind>
@@ -362,7 +403,10 @@ struct Decoders {
   using OfFloats = Plain<Kind>;
   using OfFp8 = Fp8;
   template <int Bits>
-  using OfCodes = Affine<Bits>;
+  using OfCodes = Affine<Bits, false>;
+  template <int Bits>
+  using OfZeroed = Affine<Bits, true>;
+  using OfFp4 = Fp4;
 };
 
 }  // namespace

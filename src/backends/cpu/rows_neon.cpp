@@ -9,6 +9,7 @@
 #include <arm_neon.h>
 
 #include "backends/cpu/codes_neon.h"
+#include "backends/cpu/fp4_rows.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/rows.h"
 #include "backends/cpu/with_format.h"
@@ -37,21 +38,29 @@ std::int64_t scale_bytes(DType dtype) noexcept {
   return dtype == DType::F32 ? 4 : 2;
 }
 
-template <int Bits>
+// Zeroed: a code that stands for zero is subtracted, instead of a bias added.
+template <int Bits, bool Zeroed>
 class Affine {
  public:
   void open(const WeightView& m, std::int64_t row) noexcept {
     data_ = m.data + row * (m.cols * Bits / 8);
     dtype_ = m.format.scale_dtype;
-    const std::int64_t first = row * (m.cols / m.format.group) * scale_bytes(dtype_);
-    scales_ = m.scales + first;
-    biases_ = m.biases + first;
+    const std::int64_t first = row * (m.cols / m.format.group), size = scale_bytes(dtype_);
+    scales_ = m.scales + first * size;
+    has_middle_ = m.format.zero == AffineZero::MidCode;
+    if (!has_middle_) biases_ = m.biases + first * (Zeroed ? 1 : size);
   }
   static std::int64_t segment_cols(const WeightView& m) noexcept { return m.format.group; }
   const std::byte* address(std::int64_t c) const noexcept { return data_ + c * Bits / 8; }
   void enter(std::int64_t segment) noexcept {
     scale_ = load_scale(dtype_, scales_, segment);
-    bias_ = load_scale(dtype_, biases_, segment);
+    if constexpr (Zeroed) {
+      const int zero =
+          has_middle_ ? 1 << (Bits - 1) : std::to_integer<std::uint8_t>(biases_[segment]);
+      bias_ = vdupq_n_f32(static_cast<float>(zero));
+    } else {
+      bias_ = load_scale(dtype_, biases_, segment);
+    }
   }
   Sixteen at(std::int64_t c) const noexcept {
     const uint8x16_t codes = load_16_codes<Bits>(address(c));
@@ -62,6 +71,7 @@ class Affine {
 
  private:
   float32x4_t value_of(uint32x4_t codes) const noexcept {
+    if constexpr (Zeroed) return vmulq_f32(scale_, vsubq_f32(vcvtq_f32_u32(codes), bias_));
     return vaddq_f32(vmulq_f32(scale_, vcvtq_f32_u32(codes)), bias_);
   }
 
@@ -69,7 +79,39 @@ class Affine {
   DType dtype_;
   const std::byte* scales_;
   const std::byte* biases_;
+  bool has_middle_;
   float32x4_t scale_, bias_;
+};
+
+// E2M1 numbers as half floats, of which the lower byte is zero.
+class Fp4 {
+ public:
+  void open(const WeightView& m, std::int64_t row) noexcept { row_.open(m, row); }
+  static std::int64_t segment_cols(const WeightView& m) noexcept { return m.format.group; }
+  const std::byte* address(std::int64_t c) const noexcept { return row_.data + c / 2; }
+  void enter(std::int64_t segment) noexcept { scale_ = vdupq_n_f32(row_.scale(segment)); }
+  Sixteen at(std::int64_t c) const noexcept {
+    alignas(16) static constexpr std::uint8_t kUpper[16] = {0,    0x38, 0x3C, 0x3E, 0x40, 0x42,
+                                                            0x44, 0x46, 0x80, 0xB8, 0xBC, 0xBE,
+                                                            0xC0, 0xC2, 0xC4, 0xC6};
+    const uint8x16_t upper = vqtbl1q_u8(vld1q_u8(kUpper), load_16_codes<4>(address(c)));
+    const uint8x16_t lower = vdupq_n_u8(0);
+    const float16x8_t first = vreinterpretq_f16_u8(vzip1q_u8(lower, upper));
+    const float16x8_t second = vreinterpretq_f16_u8(vzip2q_u8(lower, upper));
+    return {{value_of(vcvt_f32_f16(vget_low_f16(first))), value_of(vcvt_high_f32_f16(first)),
+             value_of(vcvt_f32_f16(vget_low_f16(second))), value_of(vcvt_high_f32_f16(second))}};
+  }
+
+ private:
+  float32x4_t value_of(float32x4_t number) const noexcept {
+    const float32x4_t value = vmulq_f32(number, scale_);
+    if (!row_.has_tensor_scale) return value;
+    const float32x4_t scale = vdupq_n_f32(row_.tensor_scale);
+    return row_.divides ? vdivq_f32(value, scale) : vmulq_f32(value, scale);
+  }
+
+  Fp4Row row_;
+  float32x4_t scale_;
 };
 
 template <WeightKind Kind>
@@ -207,7 +249,10 @@ struct Decoders {
   using OfFloats = Plain<Kind>;
   using OfFp8 = Fp8;
   template <int Bits>
-  using OfCodes = Affine<Bits>;
+  using OfCodes = Affine<Bits, false>;
+  template <int Bits>
+  using OfZeroed = Affine<Bits, true>;
+  using OfFp4 = Fp4;
 };
 
 }  // namespace

@@ -26,8 +26,18 @@ void with_bits(int bits, const Visit& visit) noexcept {
   }
 }
 
-// Calls visit.operator()<Decoder>() for one of Decoders::OfFloats<Kind>, OfFp8 and OfCodes<Bits>,
-// all of which take 16 columns at a time; false when there is none for this format.
+// Other widths of codes with zero points are rare and have no decoder.
+template <class Decoders, class Visit>
+bool with_zeroed(int bits, const Visit& visit) noexcept {
+  if (bits != 4 && bits != 8) return false;
+  bits == 4 ? visit.template operator()<typename Decoders::template OfZeroed<4>>()
+            : visit.template operator()<typename Decoders::template OfZeroed<8>>();
+  return true;
+}
+
+// Calls visit.operator()<Decoder>() for one of Decoders::OfFloats<Kind>, OfFp8, OfFp4,
+// OfCodes<Bits> and OfZeroed<Bits>, which has codes and zero points, all of which take 16 columns
+// at a time; false when there is none for this format.
 template <class Decoders, class Visit>
 [[maybe_unused]] bool with_decoder(const WeightFormat& format, const Visit& visit) noexcept {
   switch (format.kind) {
@@ -45,13 +55,15 @@ template <class Decoders, class Visit>
       visit.template operator()<typename Decoders::OfFp8>();
       return true;
     case WeightKind::Affine:
-      if (format.zero != AffineZero::Bias || format.group % 16 != 0) return false;
+      if (format.group % 32 != 0) return false;
+      if (format.zero != AffineZero::Bias) return with_zeroed<Decoders>(format.bits, visit);
       with_bits(format.bits, [&]<int Bits>() {
         visit.template operator()<typename Decoders::template OfCodes<Bits>>();
       });
       return true;
     case WeightKind::Fp4:
-      return false;
+      visit.template operator()<typename Decoders::OfFp4>();
+      return true;
   }
   return false;
 }

@@ -12,8 +12,12 @@ void Forward::mix(const Attention<Resident>& a, const MixerRows& rows) {
   const View v = frame.floats(n, s.kv_dim());
   const MatmulOp projections[] = {product(a.q, rows.h, q), product(a.k, rows.h, k),
                                   product(a.v, rows.h, v)};
-  backend_.matmuls(projections);
+  backend_.matmuls(std::span(projections).first(s.values_are_keys ? 2 : 3));
 
+  if (s.has_value_norm) {
+    const View& from = s.values_are_keys ? k : v;
+    norm(from.reshaped(n * s.n_kv_heads, s.d_head), {}, v.reshaped(n * s.n_kv_heads, s.d_head));
+  }
   if (s.qk_norm == QkNorm::PerHead) {
     const View heads = q.reshaped(n * s.n_heads, d_query).col_range(0, s.d_head);
     norm(heads, a.q_norm, heads);

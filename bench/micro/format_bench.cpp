@@ -1,0 +1,216 @@
+// Speed of products with 4-bit weights of several formats, beside affine ones in groups of 64, on
+// one thread.
+//
+//   format_bench [ISA...]
+//
+// A round times one product of each format after the other, rounding of activations included, so
+// that what else the machine does hits all alike; the least of many rounds counts. With one row of
+// activations weights come from memory. Ratios are to the first format: of the time per product and
+// of the time per byte of the weights.
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <ctime>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "backends/cpu/kernels.h"
+#include "base/aligned_buffer.h"
+#include "base/error.h"
+#include "random_floats.h"
+
+namespace moeflux {
+namespace {
+
+using cpu::KernelTable;
+using cpu::RoundedLayout;
+
+constexpr std::size_t kFarBytes = std::size_t{128} << 20;  // more than a last-level cache
+
+struct NamedFormat {
+  const char* name;
+  WeightFormat format;
+};
+
+WeightFormat affine(int group, AffineZero zero, DType scales) {
+  return {.kind = WeightKind::Affine,
+          .bits = 4,
+          .group = group,
+          .scale_dtype = scales,
+          .is_interleaved = true,
+          .zero = zero};
+}
+
+const NamedFormat kFormats[] = {
+    {"affine g64", affine(64, AffineZero::Bias, DType::BF16)},
+    {"zero points g128", affine(128, AffineZero::ZeroPoint, DType::F16)},
+    {"int4 g32", affine(32, AffineZero::MidCode, DType::BF16)},
+    {"mxfp4",
+     {.kind = WeightKind::Fp4, .group = 32, .scale_dtype = DType::U8, .is_interleaved = true}},
+    {"nvfp4",
+     {.kind = WeightKind::Fp4,
+      .group = 16,
+      .scale_dtype = DType::F8E4M3,
+      .is_interleaved = true,
+      .has_tensor_scale = true}},
+};
+
+struct Shape {
+  std::int64_t rows, cols;
+};
+constexpr Shape kShapes[] = {{2880, 2880}, {768, 2048}};
+constexpr Shape kManyShapes[] = {{384, 2880}, {384, 2048}};  // some rows of them: short rounds
+
+// Time of this thread, whatever else runs.
+double processor_us() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return 1e6 * static_cast<double>(time.tv_sec) + 1e-3 * static_cast<double>(time.tv_nsec);
+}
+
+// The same matrix several times in memory, with what its products take.
+class Product {
+ public:
+  Product(const WeightFormat& format, const Shape& shape, int digits, std::int64_t n, bool far)
+      : cols_(shape.cols - shape.cols % format.group),
+        layout_(format, cols_, digits),
+        view_{.format = format, .rows = shape.rows, .cols = cols_},
+        n_(n),
+        data_bytes_(shape.rows * data_row_bytes(format, cols_)),
+        scale_bytes_(shape.rows * layout_.n_weight_groups *
+                     static_cast<std::int64_t>(dtype_size(format.scale_dtype))),
+        bytes_(data_bytes_ + scale_bytes_ + bias_bytes(format, shape.rows, cols_)),
+        stride_((bytes_ + 63) / 64 * 64),
+        count_(far ? static_cast<std::int64_t>(kFarBytes) / stride_ + 1 : 1),
+        memory_(static_cast<std::size_t>(count_ * stride_)),
+        x_(random_floats(n * cols_)),
+        rounded_(static_cast<std::size_t>(n * layout_.row_bytes)),
+        y_(static_cast<std::size_t>(n * shape.rows)),
+        scratch_(static_cast<std::size_t>(cpu::rounded_scratch_floats(layout_))) {
+    fill();
+  }
+
+  std::int64_t bytes() const { return bytes_; }
+  double least() const { return least_; }
+
+  void run(const cpu::RoundedKernels& kernels) {
+    view_.data = memory_.data() + next_ * stride_;
+    view_.scales = view_.data + data_bytes_;
+    view_.biases = view_.scales + scale_bytes_;
+    next_ = (next_ + 1) % count_;
+    const double start = processor_us();
+    for (std::int64_t i = 0; i < n_; ++i) {
+      kernels.quantize(layout_, x_.data() + i * cols_, rounded_.data() + i * layout_.row_bytes);
+    }
+    kernels.matmul({.weight = &view_,
+                    .layout = &layout_,
+                    .row = 0,
+                    .n_rows = view_.rows,
+                    .x = rounded_.data(),
+                    .n = n_,
+                    .y = y_.data(),
+                    .y_stride = view_.rows,
+                    .rows_out = nullptr,
+                    .scratch = scratch_.data()});
+    least_ = std::min(least_, processor_us() - start);
+  }
+
+ private:
+  // Any code will do; scales and biases are of a model's size.
+  void fill() {
+    std::mt19937_64 random(2);
+    std::byte* at = memory_.data();
+    for (std::int64_t i = 0; i < bytes_; ++i) at[i] = static_cast<std::byte>(random() & 0xFF);
+    const auto fill_plane = [&](std::int64_t begin, std::int64_t end, std::uint32_t bits,
+                                std::size_t size) {
+      for (std::int64_t i = begin; i < end; i += static_cast<std::int64_t>(size))
+        std::memcpy(at + i, &bits, size);
+    };
+    const DType dtype = view_.format.scale_dtype;
+    const std::uint32_t scale = dtype == DType::BF16     ? 0x3C23
+                                : dtype == DType::F16    ? 0x211F
+                                : dtype == DType::F8E4M3 ? 0x52
+                                                         : 120;
+    fill_plane(data_bytes_, data_bytes_ + scale_bytes_, scale, dtype_size(dtype));
+    const std::int64_t biases = data_bytes_ + scale_bytes_;
+    if (view_.format.kind == WeightKind::Fp4) {
+      fill_plane(biases, bytes_, std::bit_cast<std::uint32_t>(0.001f), 4);
+    } else if (view_.format.zero == AffineZero::ZeroPoint) {
+      fill_plane(biases, bytes_, 8, 1);
+    } else if (view_.format.zero == AffineZero::Bias) {
+      fill_plane(biases, bytes_, scale, dtype_size(dtype));
+    }
+    for (std::int64_t i = 1; i < count_; ++i) {
+      std::memcpy(at + i * stride_, at, static_cast<std::size_t>(bytes_));
+    }
+  }
+
+  std::int64_t cols_;
+  RoundedLayout layout_;
+  WeightView view_;
+  std::int64_t n_, data_bytes_, scale_bytes_, bytes_, stride_, count_, next_ = 0;
+  HugeBuffer memory_;
+  std::vector<float> x_;
+  AlignedBuffer rounded_;
+  std::vector<float> y_;
+  std::vector<float> scratch_;
+  double least_ = 1e30;
+};
+
+void compare(const KernelTable& table, const Shape& shape, int digits, std::int64_t n, bool far) {
+  std::vector<std::unique_ptr<Product>> products;
+  for (const auto& [name, format] : kFormats)
+    products.push_back(std::make_unique<Product>(format, shape, digits, n, far));
+  const int rounds = n == 1 ? 400 : 100;
+  for (int round = 0; round < rounds; ++round) {
+    for (const auto& product : products) product->run(*table.rounded);
+  }
+  for (std::size_t i = 0; i < products.size(); ++i) {
+    const Product& one = *products[i];
+    const Product& first = *products[0];
+    const auto bytes = static_cast<double>(one.bytes()),
+               of_first = static_cast<double>(first.bytes());
+    fmt::print(
+        "{:11} {:4} {:>4}x{:<4} n{:<3}{:5} {:17} {:8.1f} us {:6.1f} GB/s {:6.1f} GOP/s  {:5.3f} "
+        "{:5.3f}\n",
+        table.name, digits == 1 ? "fast" : "fine", shape.rows, shape.cols, n,
+        n > 1 ? ""
+        : far ? "far"
+              : "near",
+        kFormats[i].name, one.least(), bytes / one.least() / 1e3,
+        2e-3 * static_cast<double>(shape.rows * shape.cols * n) / one.least(),
+        one.least() / first.least(), (one.least() / bytes) / (first.least() / of_first));
+  }
+}
+
+void compare_all(const KernelTable& table) {
+  for (const int digits : {2, 1}) {
+    for (const Shape& shape : kShapes) {
+      compare(table, shape, digits, 1, /*far=*/true);
+      compare(table, shape, digits, 1, /*far=*/false);
+    }
+    for (const Shape& shape : kManyShapes) compare(table, shape, digits, 64, /*far=*/false);
+  }
+}
+
+}  // namespace
+}  // namespace moeflux
+
+int main(int argc, char** argv) {
+  using namespace moeflux;
+  try {
+    for (int i = 1; i < argc; ++i) compare_all(cpu::select_kernels(argv[i]));
+    if (argc > 1) return 0;
+    for (const cpu::KernelTable* table : cpu::supported_kernels()) {
+      if (table != &cpu::scalar_kernels()) compare_all(*table);
+    }
+  } catch (const Error& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 1;
+  }
+  return 0;
+}
