@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What a build and its tests do not see. `make lint` runs it; CI does after the tests.
+"""What a build and its tests do not see. `make lint` runs it; CI runs a part of it after the tests.
 
-  scripts/lint.py [--part 1/4 | --all] [--jobs N] [STEP ...]
+  scripts/lint.py [--part 1/4] [--minutes 3] [--all] [--jobs N] [STEP ...]
 
 Steps, all of them unless some are named:
   format   every file is as clang-format 14 writes it
@@ -11,8 +11,9 @@ Steps, all of them unless some are named:
   asan     tests of parsers under AddressSanitizer and UBSan
   tsan     tests of threads under ThreadSanitizer
 
-clang looks at a quarter of the sources: those of the last commit first, the others in an order that
-every commit shuffles, so that all have their turn. --all looks at every one.
+clang and headers look at a part of the files (--part, and no more than --minutes each): those of the
+last commit first, the others in an order that every commit shuffles, so that all have their turn.
+--all looks at every one.
 """
 
 import argparse
@@ -78,6 +79,22 @@ def in_parallel(jobs, function, items):
         return [result for result in pool.map(function, items) if result]
 
 
+def check_in_time(options, function, names):
+    """Checks the names, in this order, until the time of the step is over. Returns how many."""
+    end = time.monotonic() + 60 * options.minutes
+    done = []
+
+    def check(name):
+        if time.monotonic() >= end:
+            return ""
+        done.append(name)
+        return function(name)
+
+    if wrong := in_parallel(options.jobs, check, names):
+        raise Findings(*wrong)
+    return len(done)
+
+
 def configure(preset, *options):
     run = subprocess.run(["cmake", "--preset", preset, *options], cwd=ROOT, capture_output=True,
                          text=True)
@@ -136,10 +153,9 @@ def check_format(options):
 
 def check_clang(options):
     compiler = Compiler()
-    names = part_of(list(compiler.flags), options.part)
-    if wrong := in_parallel(options.jobs, lambda name: compiler.check(name, name), names):
-        raise Findings(*wrong)
-    return f"{len(names)} of {len(compiler.flags)} sources"
+    n_done = check_in_time(options, lambda name: compiler.check(name, name),
+                           part_of(list(compiler.flags), options.part))
+    return f"{n_done} of {len(compiler.flags)} sources"
 
 
 def includers(compiler):
@@ -170,9 +186,8 @@ def check_headers(options):
     def check(name):
         return compiler.check(name, sources[name], f'#include "{ROOT / name}"\n')
 
-    if wrong := in_parallel(options.jobs, check, list(sources)):
-        raise Findings(*wrong)
-    return f"{len(sources)} headers"
+    n_done = check_in_time(options, check, part_of(list(sources), options.part))
+    return f"{n_done} of {len(sources)} headers"
 
 
 def check_sanitizer(preset, targets, options):
@@ -233,11 +248,14 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("steps", nargs="*", metavar="STEP", help=", ".join(STEPS))
     parser.add_argument("--part", type=fractions.Fraction, default=fractions.Fraction(1, 4))
-    parser.add_argument("--all", dest="part", action="store_const", const=1)
+    parser.add_argument("--minutes", type=float, default=3)
+    parser.add_argument("--all", action="store_true")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     options = parser.parse_args()
     if unknown := set(options.steps) - set(STEPS):
         parser.error(f"no such step: {', '.join(sorted(unknown))}")
+    if options.all:
+        options.part, options.minutes = 1, math.inf
     results = [run_step(name, options) for name in options.steps or STEPS]
     print("lint:")
     for line, _ in results:

@@ -25,7 +25,7 @@ QUESTIONS = ["What is 12 + 30?", "What is the capital of Japan?", "What is 55 mi
              "What is 7 + 8?", "What is the capital of France?", "Count from 1 to 5.", "What is 20 minus 3?",
              "What is the capital of Italy?", "What is 9 + 9?"]
 
-SHORTEST, LEAST_NEW = 64, 24  # tokens: of a beginning that is stored, and more than one that is stored already
+SHORTEST, LEAST_NEW = 64, 24  # tokens: of a prefix that is stored, and more than one that is stored already
 
 
 def question(turn):

@@ -113,15 +113,15 @@ typedef struct mf_model_params {
   int32_t max_checkpoints;  /* that every sequence has memory for (default 4) */
   int32_t precision;        /* MF_PRECISION_*: activations of 16 bits, f32, 8 bits */
   int32_t kv_type;          /* MF_KV_*: keys and values of the sequences */
-  int32_t lookahead;        /* experts to read ahead by guess; -1: as many as pay (default) */
+  int32_t lookahead;        /* experts per token to prefetch; -1: as many as pay (default) */
   int32_t preload;          /* not 0: fill the expert cache before mf_model_open() returns */
   int32_t elastic;          /* not 0: the cache makes room when memory gets short (default) */
-  int32_t max_drafts;       /* tokens mf_generate() may guess; -1: as memory allows (default) */
+  int32_t max_drafts;       /* tokens mf_generate() may draft; -1: as memory allows (default) */
   int64_t context_length;   /* of a sequence, in tokens; 0: the model's own, at most 16384 */
   int64_t max_batch;        /* tokens per pass; 0: as many as memory suggests */
   uint64_t memory_bytes;    /* ceiling for everything; 0: what is free, less a reserve */
   const char* cpu_isa;      /* "scalar", "avx2", ...; NULL: the best there is */
-  const char* cache_policy; /* which experts to give up first; NULL: the default */
+  const char* cache_policy; /* which experts to evict first; NULL: the default */
   const char* profile_directory; /* where usage of experts is kept; NULL: nowhere */
   const char* prefix_store;      /* a directory for mf_memory_seq_remember(); NULL: memory only */
   uint64_t prefix_store_bytes;   /* that it may take of the disk; 0: 8 GiB */
@@ -240,7 +240,7 @@ MF_API mf_status mf_memory_seq_cp(mf_ctx* ctx, int from, int to);
 MF_API mf_status mf_memory_seq_keep(mf_ctx* ctx, int seq_id); /* frees all others */
 MF_API mf_status mf_memory_seq_free(mf_ctx* ctx, int seq_id); /* its memory too; unknown: fine */
 
-/* Takes the sequence to the longest beginning of the tokens that need not be evaluated again (what
+/* Takes the sequence to the longest prefix of the tokens that need not be evaluated again (what
  * it holds, a checkpoint, or what the prefix store has), and sets *n_kept to its length, at most n
  * - 1: the rest is to be evaluated, the last token always, for its logits. */
 MF_API mf_status mf_memory_seq_sync(mf_ctx* ctx, int seq_id, const int32_t* tokens, size_t n,
@@ -313,7 +313,7 @@ typedef struct mf_chat_params {
   const char* tools_json;       /* an array, or NULL */
   const char* documents_json;   /* an array, or NULL */
   const char* variables_json;   /* an object: more for the template, {"enable_thinking": false} */
-  int32_t no_generation_prompt; /* not 0: leave out the beginning of the answer */
+  int32_t no_generation_prompt; /* not 0: leave out the opening of the answer */
 } mf_chat_params;
 
 MF_API void mf_chat_params_init(mf_chat_params* params, size_t struct_size);
@@ -405,7 +405,7 @@ typedef struct mf_generate_result {
   int32_t stop_reason; /* MF_STOP_* */
   size_t n_prompt;
   size_t n_tokens;   /* of the answer, without the end token */
-  size_t n_drafted;  /* tokens guessed */
+  size_t n_drafted;  /* tokens drafted */
   size_t n_accepted; /* of these, right */
   double prefill_seconds;
   double decode_seconds;
@@ -432,11 +432,11 @@ typedef struct mf_stats {
   uint64_t tokens;         /* evaluated */
   uint64_t eval_ns;        /* spent in that */
   uint64_t wait_ns;        /* of it, standing still for reads of experts */
-  uint64_t experts_hit;    /* experts asked for that were in memory or on their way by a guess */
+  uint64_t experts_hit;    /* experts asked for that were in memory or being prefetched */
   uint64_t experts_missed; /* that had to be read */
-  uint64_t bytes_read;     /* for misses, guesses and warming */
-  uint64_t guessed;        /* experts read by guess */
-  uint64_t guesses_used;
+  uint64_t bytes_read;     /* for misses, prefetches and warming */
+  uint64_t guessed;        /* experts prefetched */
+  uint64_t guesses_used;   /* of these, used */
 } mf_stats;
 
 MF_API mf_status mf_get_stats(const mf_ctx* ctx, mf_stats* stats);

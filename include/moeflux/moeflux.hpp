@@ -200,7 +200,7 @@ class Context {
     if (mf_last_error() != MF_ERROR_NEEDS_REBUILD) throw_last();
     check(mf_memory_seq_rebuild(get(), seq, length));
   }
-  // Keeps the longest beginning of `tokens` that need not be evaluated again; returns its length.
+  // Keeps the longest prefix of `tokens` that need not be evaluated again; returns its length.
   std::size_t sync(const std::vector<Token>& tokens, int seq = 0) {
     std::size_t n_kept = 0;
     check(mf_memory_seq_sync(get(), seq, tokens.data(), tokens.size(), &n_kept));

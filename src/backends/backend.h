@@ -89,6 +89,8 @@ class Backend {
   virtual void matmuls(std::span<const MatmulOp> ops) = 0;
   void matmul(const MatmulOp& op) { matmuls({&op, 1}); }
   virtual void add(const AddOp& op) = 0;
+  virtual void clamp(const ClampOp& op) = 0;
+  virtual void softcap(const SoftcapOp& op) = 0;
   virtual void rope(const RopeOp& op) = 0;
   virtual void store_kv(const StoreKvOp& op) = 0;
   virtual void attention(const AttentionOp& op) = 0;

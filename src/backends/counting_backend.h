@@ -30,6 +30,8 @@ class CountingBackend final : public Backend {
   void rms_norm(const RmsNormOp&) override {}
   void matmuls(std::span<const MatmulOp> ops) override;
   void add(const AddOp&) override {}
+  void clamp(const ClampOp&) override {}
+  void softcap(const SoftcapOp&) override {}
   void rope(const RopeOp&) override {}
   void store_kv(const StoreKvOp&) override {}
   void attention(const AttentionOp& op) override;

@@ -21,13 +21,14 @@ namespace moeflux {
 struct EmbedOp {
   Weight table;  // [n_vocab, d]
   View tokens;   // I32 [1, n], each in [0, n_vocab)
-  View out;      // [n, d]
+  float scale = 1;
+  View out;  // [n, d]
 };
 
 // out = x / sqrt(mean(x^2) + eps) * weight, row by row.
 struct RmsNormOp {
   View x;
-  View weight;  // [1, d]
+  View weight;  // [1, d]; empty: ones
   float eps;
   View out;
 };
@@ -40,10 +41,23 @@ struct MatmulOp {
   View y;          // [n, rows]
 };
 
-// y += x
+// y += x, and then y *= scale
 struct AddOp {
   View x;
   View y;
+  View scale = {};  // [1, 1]
+};
+
+// x = cap * tanh(x / cap)
+struct SoftcapOp {
+  View x;
+  float cap;
+};
+
+// x is cut off at -limit and limit.
+struct ClampOp {
+  View x;
+  float limit;
 };
 
 // Rotates the first rope.n_rot values of each head in place.
@@ -160,6 +174,7 @@ struct RouteOp {
   const RouterSpec* router;
   View logits;                // [n, n_experts]
   View correction_bias = {};  // [1, n_experts]
+  View expert_scales = {};    // [1, n_experts]: multiply the weights of the chosen
   View ids;                   // I32 [n, top_k], best first
   View weights;               // [n, top_k]
 };

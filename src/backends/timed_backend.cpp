@@ -24,6 +24,12 @@ void TimedBackend::matmuls(std::span<const MatmulOp> ops) {
 void TimedBackend::add(const AddOp& op) {
   timed(Add, [&] { inner_->add(op); });
 }
+void TimedBackend::clamp(const ClampOp& op) {
+  timed(Clamp, [&] { inner_->clamp(op); });
+}
+void TimedBackend::softcap(const SoftcapOp& op) {
+  timed(Softcap, [&] { inner_->softcap(op); });
+}
 void TimedBackend::rope(const RopeOp& op) {
   timed(Rope, [&] { inner_->rope(op); });
 }

@@ -55,6 +55,8 @@ class TimedBackend final : public Backend {
   void rms_norm(const RmsNormOp& op) override;
   void matmuls(std::span<const MatmulOp> ops) override;
   void add(const AddOp& op) override;
+  void clamp(const ClampOp& op) override;
+  void softcap(const SoftcapOp& op) override;
   void rope(const RopeOp& op) override;
   void store_kv(const StoreKvOp& op) override;
   void attention(const AttentionOp& op) override;
@@ -75,6 +77,8 @@ class TimedBackend final : public Backend {
     RmsNorm,
     Matmul,
     Add,
+    Clamp,
+    Softcap,
     Rope,
     StoreKv,
     Attention,
@@ -96,6 +100,8 @@ class TimedBackend final : public Backend {
                                      {"rms_norm"},
                                      {"matmul"},
                                      {"add"},
+                                     {"clamp"},
+                                     {"softcap"},
                                      {"rope"},
                                      {"store_kv"},
                                      {"attention"},

@@ -16,6 +16,8 @@ namespace {
 
 constexpr int kMaxListed = 1 << 16;
 
+}  // namespace
+
 std::vector<int> usable_processors() {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -26,8 +28,6 @@ std::vector<int> usable_processors() {
   }
   return usable;
 }
-
-}  // namespace
 
 std::vector<int> parse_processor_list(std::string_view list) {
   std::vector<int> numbers;

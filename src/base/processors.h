@@ -12,6 +12,9 @@ namespace moeflux {
 // The numbers in a list such as "0-3,8"; empty when it is not one.
 std::vector<int> parse_processor_list(std::string_view list);
 
+// Those that this process may run on.
+std::vector<int> usable_processors();
+
 // Processors that the tightest control group allows at a time; 0: no limit.
 double processor_quota(const std::string& root = "/");
 

@@ -1,4 +1,4 @@
-// Adds the time it lives to a counter of nanoseconds.
+// Time that passes.
 #pragma once
 
 #include <chrono>
@@ -6,6 +6,11 @@
 
 namespace moeflux {
 
+inline double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Adds the time it lives to a counter of nanoseconds.
 class Stopwatch {
  public:
   explicit Stopwatch(std::uint64_t& total_ns) : total_ns_(total_ns) {}

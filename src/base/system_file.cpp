@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <optional>
 
 #include <fcntl.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/text.h"
 
 namespace moeflux {
 namespace {
@@ -170,11 +170,7 @@ std::vector<std::string_view> split_words(std::string_view text) {
 }
 
 std::optional<std::uint64_t> parse_number(std::string_view text) {
-  text = trimmed(text);
-  std::uint64_t value = 0;
-  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (result.ec != std::errc() || result.ptr != text.data() + text.size()) return std::nullopt;
-  return value;
+  return to_number<std::uint64_t>(trimmed(text));
 }
 
 std::optional<std::uint64_t> find_number(std::string_view text, std::string_view key) {

@@ -22,8 +22,8 @@ namespace moeflux {
 class ThreadPool {
  public:
   // n_threads >= 1, the caller included. 0: default_thread_count() of
-  // processors.h. Throws Error when
-  // the system refuses to start that many.
+  // processors.h.
+  // Throws Error when the system refuses to start that many.
   explicit ThreadPool(int n_threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

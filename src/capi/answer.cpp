@@ -1,5 +1,6 @@
 // Choosing tokens, and whole answers.
 #include <algorithm>
+#include <iterator>
 
 #include "base/error.h"
 #include "capi/guard.h"
@@ -11,19 +12,12 @@ namespace moeflux::capi {
 namespace {
 
 int stop_reason(StopReason reason, bool by_callback) {
-  switch (reason) {
-    case StopReason::EndToken:
-      return MF_STOP_END;
-    case StopReason::StopString:
-      return MF_STOP_STRING;
-    case StopReason::MaxTokens:
-      return MF_STOP_MAX_TOKENS;
-    case StopReason::ContextFull:
-      return MF_STOP_CONTEXT;
-    case StopReason::Cancelled:
-      return by_callback ? MF_STOP_CALLBACK : MF_STOP_CANCELLED;
-  }
-  return MF_STOP_END;
+  constexpr int kByReason[] = {MF_STOP_END, MF_STOP_STRING, MF_STOP_MAX_TOKENS, MF_STOP_CONTEXT,
+                               MF_STOP_CANCELLED};
+  static_assert(std::size(kByReason) == static_cast<std::size_t>(StopReason::Cancelled) + 1);
+  return by_callback && reason == StopReason::Cancelled
+             ? MF_STOP_CALLBACK
+             : kByReason[static_cast<std::size_t>(reason)];
 }
 
 AnswerRequest request_of(const mf_ctx& ctx, const mf_generate_params& params,
@@ -85,9 +79,7 @@ void mf_sampler_free(mf_sampler* sampler) {
 mf_status mf_sampler_reset(mf_sampler* sampler, const int32_t* prompt, size_t n) {
   return guarded([&] {
     mf_sampler& s = need(sampler, "sampler");
-    const std::span<const TokenId> tokens =
-        n == 0 ? std::span<const TokenId>() : std::span<const TokenId>(&need(prompt, "prompt"), n);
-    check_tokens(s.shared->engine, tokens);
+    const std::span<const TokenId> tokens = tokens_of(s.shared->engine, prompt, n, "prompt");
     s.history.assign(tokens.begin(), tokens.end());
     s.n_prompt = n;
   });

@@ -11,22 +11,33 @@
 namespace moeflux::capi {
 namespace {
 
-void check_seq_id(int seq_id) {
-  if (seq_id < 0) fail_with(MF_ERROR_BAD_INPUT, "seq_id must not be negative, but is {}", seq_id);
+void check_tokens(const Engine& engine, std::span<const TokenId> tokens) {
+  const std::int64_t n_vocab = engine.config().n_vocab;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] < 0 || tokens[i] >= n_vocab) {
+      fail_with(MF_ERROR_BAD_INPUT, "token {} (number {}) is not in the vocabulary of {}",
+                tokens[i], i, n_vocab);
+    }
+  }
 }
 
 }  // namespace
 
 const Session* find_sequence(const mf_ctx& ctx, int seq_id) {
-  check_seq_id(seq_id);
+  if (seq_id < 0) fail_with(MF_ERROR_BAD_INPUT, "seq_id must not be negative, but is {}", seq_id);
   const auto found = ctx.sequences.find(seq_id);
   return found == ctx.sequences.end() ? nullptr : &found->second;
 }
 
-Session* find_sequence(mf_ctx& ctx, int seq_id) {
-  check_seq_id(seq_id);
-  const auto found = ctx.sequences.find(seq_id);
-  return found == ctx.sequences.end() ? nullptr : &found->second;
+std::size_t sequence_length(const mf_ctx& ctx, int seq_id) {
+  const Session* session = find_sequence(ctx, seq_id);
+  return static_cast<std::size_t>(session == nullptr ? 0 : session->length());
+}
+
+void check_sound(const Session& session, int seq_id, const char* consequence) {
+  if (!session.is_poisoned()) return;
+  fail_with(MF_ERROR_BROKEN_SEQUENCE, "an earlier evaluation of sequence {} failed half-way; {}",
+            seq_id, consequence);
 }
 
 Session& sequence(mf_ctx& ctx, int seq_id) {
@@ -46,13 +57,9 @@ Session& sequence(mf_ctx& ctx, int seq_id) {
 void check_append(const mf_ctx& ctx, int seq_id, std::optional<std::size_t> position,
                   std::span<const TokenId> tokens) {
   const Session* session = find_sequence(ctx, seq_id);
-  if (session != nullptr && session->is_poisoned()) {
-    fail_with(MF_ERROR_BROKEN_SEQUENCE,
-              "an earlier evaluation of sequence {} failed half-way; clear it, take it back to a "
-              "checkpoint, or rebuild it",
-              seq_id);
-  }
-  const auto length = static_cast<std::size_t>(session == nullptr ? 0 : session->length());
+  if (session != nullptr)
+    check_sound(*session, seq_id, "clear it, take it back to a checkpoint, or rebuild it");
+  const std::size_t length = sequence_length(ctx, seq_id);
   if (position.value_or(length) != length) {
     fail_with(MF_ERROR_BAD_POSITION,
               "position {} is not the length of sequence {}, which is {}: tokens can only be "
@@ -69,29 +76,23 @@ void check_append(const mf_ctx& ctx, int seq_id, std::optional<std::size_t> posi
   check_tokens(ctx.engine(), tokens);
 }
 
-void check_tokens(const Engine& engine, std::span<const TokenId> tokens) {
-  const std::int64_t n_vocab = engine.config().n_vocab;
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    if (tokens[i] < 0 || tokens[i] >= n_vocab) {
-      fail_with(MF_ERROR_BAD_INPUT, "token {} (number {}) is not in the vocabulary of {}",
-                tokens[i], i, n_vocab);
-    }
-  }
+std::span<const TokenId> tokens_of(const Engine& engine, const std::int32_t* tokens, std::size_t n,
+                                   const char* name) {
+  if (n == 0) return {};
+  const std::span<const TokenId> given(&need(tokens, name), n);
+  check_tokens(engine, given);
+  return given;
 }
 
 Evaluation::Evaluation(mf_ctx& ctx) : ctx_(ctx), turn_(ctx.model()), before_(counters()) {}
 
 Evaluation::~Evaluation() {
   const mf_stats after = counters();
-  mf_stats& stats = ctx_.stats;
-  stats.tokens += after.tokens - before_.tokens;
-  stats.wait_ns += after.wait_ns - before_.wait_ns;
-  stats.experts_hit += after.experts_hit - before_.experts_hit;
-  stats.experts_missed += after.experts_missed - before_.experts_missed;
-  stats.bytes_read += after.bytes_read - before_.bytes_read;
-  stats.guessed += after.guessed - before_.guessed;
-  stats.guesses_used += after.guesses_used - before_.guesses_used;
-  stats.eval_ns += static_cast<std::uint64_t>(
+  for (const auto count :
+       {&mf_stats::tokens, &mf_stats::wait_ns, &mf_stats::experts_hit, &mf_stats::experts_missed,
+        &mf_stats::bytes_read, &mf_stats::guessed, &mf_stats::guesses_used})
+    ctx_.stats.*count += after.*count - before_.*count;
+  ctx_.stats.eval_ns += static_cast<std::uint64_t>(
       std::chrono::nanoseconds(std::chrono::steady_clock::now() - start_).count());
 }
 
@@ -104,8 +105,8 @@ mf_stats Evaluation::counters() const {
   stats.experts_hit = banks.hits;
   stats.experts_missed = banks.misses;
   stats.bytes_read = all.bytes_read;
-  stats.guessed = all.guessed;
-  stats.guesses_used = all.guesses_used;
+  stats.guessed = all.prefetched;
+  stats.guesses_used = all.prefetches_used;
   return stats;
 }
 

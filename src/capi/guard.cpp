@@ -1,5 +1,6 @@
 #include "capi/guard.h"
 
+#include <iterator>
 #include <new>
 
 #include "base/error.h"
@@ -29,23 +30,11 @@ mf_status keep(mf_status status, const char* message) noexcept {
 }
 
 mf_status status_of(Errc code) {
-  switch (code) {
-    case Errc::BadInput:
-      return MF_ERROR_BAD_INPUT;
-    case Errc::Unsupported:
-      return MF_ERROR_UNSUPPORTED;
-    case Errc::NotFound:
-      return MF_ERROR_NOT_FOUND;
-    case Errc::Io:
-      return MF_ERROR_IO;
-    case Errc::OutOfMemory:
-      return MF_ERROR_OUT_OF_MEMORY;
-    case Errc::LimitExceeded:
-      return MF_ERROR_LIMIT;
-    case Errc::Cancelled:
-      return MF_ERROR_CANCELLED;
-  }
-  return MF_ERROR_INTERNAL;
+  constexpr mf_status kByErrc[] = {MF_ERROR_BAD_INPUT, MF_ERROR_UNSUPPORTED,   MF_ERROR_NOT_FOUND,
+                                   MF_ERROR_IO,        MF_ERROR_OUT_OF_MEMORY, MF_ERROR_LIMIT,
+                                   MF_ERROR_CANCELLED};
+  static_assert(std::size(kByErrc) == static_cast<std::size_t>(Errc::Cancelled) + 1);
+  return kByErrc[static_cast<std::size_t>(code)];
 }
 
 mf_status status_of(SnapshotFault fault) {
@@ -109,41 +98,23 @@ const char* mf_last_error_message(void) {
 }
 
 const char* mf_status_name(mf_status status) {
-  switch (status) {
-    case MF_OK:
-      return "ok";
-    case MF_ERROR_BAD_INPUT:
-      return "bad input";
-    case MF_ERROR_UNSUPPORTED:
-      return "unsupported";
-    case MF_ERROR_NOT_FOUND:
-      return "not found";
-    case MF_ERROR_IO:
-      return "input/output error";
-    case MF_ERROR_OUT_OF_MEMORY:
-      return "out of memory";
-    case MF_ERROR_LIMIT:
-      return "limit reached";
-    case MF_ERROR_CANCELLED:
-      return "cancelled";
-    case MF_ERROR_INTERNAL:
-      return "internal error";
-    case MF_ERROR_NULL_ARGUMENT:
-      return "null argument";
-    case MF_ERROR_BAD_POSITION:
-      return "bad position";
-    case MF_ERROR_NEEDS_REBUILD:
-      return "needs rebuild";
-    case MF_ERROR_BROKEN_SEQUENCE:
-      return "broken sequence";
-    case MF_ERROR_BUFFER_TOO_SMALL:
-      return "buffer too small";
-    case MF_ERROR_BUSY:
-      return "busy";
-    case MF_ERROR_BAD_SNAPSHOT:
-      return "bad snapshot";
-    case MF_ERROR_OTHER_MODEL:
-      return "snapshot of another model";
-  }
-  return "unknown status";
+  static constexpr const char* kNames[] = {"ok",
+                                           "bad input",
+                                           "unsupported",
+                                           "not found",
+                                           "input/output error",
+                                           "out of memory",
+                                           "limit reached",
+                                           "cancelled",
+                                           "internal error",
+                                           "null argument",
+                                           "bad position",
+                                           "needs rebuild",
+                                           "broken sequence",
+                                           "buffer too small",
+                                           "busy",
+                                           "bad snapshot",
+                                           "snapshot of another model"};
+  static_assert(std::size(kNames) == MF_ERROR_OTHER_MODEL + 1);
+  return status >= MF_OK && status <= MF_ERROR_OTHER_MODEL ? kNames[status] : "unknown status";
 }

@@ -15,6 +15,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <moeflux/moeflux.h>
@@ -101,8 +102,14 @@ struct mf_sampler {
 namespace moeflux::capi {
 
 // Null when it does not exist. Throws for a negative number.
-Session* find_sequence(mf_ctx& ctx, int seq_id);
 const Session* find_sequence(const mf_ctx& ctx, int seq_id);
+inline Session* find_sequence(mf_ctx& ctx, int seq_id) {
+  return const_cast<Session*>(find_sequence(std::as_const(ctx), seq_id));
+}
+// 0 when it does not exist.
+std::size_t sequence_length(const mf_ctx& ctx, int seq_id);
+// Throws when an evaluation of the sequence failed half-way; `consequence` ends the message.
+void check_sound(const Session& session, int seq_id, const char* consequence);
 // Creates it when it does not exist.
 Session& sequence(mf_ctx& ctx, int seq_id);
 
@@ -110,8 +117,9 @@ Session& sequence(mf_ctx& ctx, int seq_id);
 // when given, must be its length.
 void check_append(const mf_ctx& ctx, int seq_id, std::optional<std::size_t> position,
                   std::span<const TokenId> tokens);
-// Throws unless every token is one of the model's.
-void check_tokens(const Engine& engine, std::span<const TokenId> tokens);
+// Tokens of a caller; NULL will do where there are none. Throws unless each is one of the model's.
+std::span<const TokenId> tokens_of(const Engine& engine, const std::int32_t* tokens, std::size_t n,
+                                   const char* name);
 
 // A call that evaluates: holds the turn, hears cancellation, tells progress and counts.
 class Evaluation {

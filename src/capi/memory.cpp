@@ -71,17 +71,15 @@ void copy_sequence(const Session& from, Session& to) {
     bytes.resize(size);
     return std::span<std::byte>(bytes);
   };
-  for (std::int64_t first = 0; first < from.length(); first += kPiece) {
-    const std::int64_t n = std::min(kPiece, from.length() - first);
-    const std::span<std::byte> image = piece(kv_image_bytes(from, n));
-    export_kv(from, first, n, image);
-    import_kv(to, first, n, image);
-  }
-  for (std::int64_t first = 0; first < from.mtp_length(); first += kPiece) {
-    const std::int64_t n = std::min(kPiece, from.mtp_length() - first);
-    const std::span<std::byte> image = piece(mtp_image_bytes(from, n));
-    export_mtp(from, first, n, image);
-    import_mtp(to, first, n, image);
+  for (const auto& [caches_of, length] :
+       {std::pair(&kv_caches, from.length()), std::pair(&mtp_caches, from.mtp_length())}) {
+    const std::vector<KvView> caches = caches_of(from), copies = caches_of(to);
+    for (std::int64_t first = 0; first < length; first += kPiece) {
+      const std::int64_t n = std::min(kPiece, length - first);
+      const std::span<std::byte> image = piece(rows_image_bytes(caches, n));
+      export_rows(from.backend(), caches, first, n, image);
+      import_rows(to.backend(), copies, first, n, image);
+    }
   }
   const std::span<std::byte> image = piece(recurrent_image_bytes(from));
   export_recurrent(from, image);
@@ -100,11 +98,7 @@ SnapshotVersion version_of(int version) {
 // To be written: one that does not exist yet is empty.
 const Session& readable(mf_ctx& ctx, int seq_id) {
   const Session& session = sequence(ctx, seq_id);
-  if (session.is_poisoned()) {
-    fail_with(MF_ERROR_BROKEN_SEQUENCE,
-              "an earlier evaluation of sequence {} failed half-way; it has no state to save",
-              seq_id);
-  }
+  check_sound(session, seq_id, "it has no state to save");
   return session;
 }
 
@@ -162,10 +156,7 @@ int mf_memory_seq_pos_max(mf_ctx* ctx, int seq_id) {
 }
 
 size_t mf_memory_seq_length(const mf_ctx* ctx, int seq_id) {
-  return guarded_value<size_t>(0, [&] {
-    const Session* session = find_sequence(need(ctx, "ctx"), seq_id);
-    return static_cast<size_t>(session == nullptr ? 0 : session->length());
-  });
+  return guarded_value<size_t>(0, [&] { return sequence_length(need(ctx, "ctx"), seq_id); });
 }
 
 mf_status mf_memory_seq_tokens(const mf_ctx* ctx, int seq_id, int32_t* tokens, size_t capacity,
@@ -187,11 +178,7 @@ mf_status mf_memory_seq_cp(mf_ctx* ctx, int from, int to) {
   return guarded([&] {
     const Session& source = existing(need(ctx, "ctx"), from);
     if (from == to) return;
-    if (source.is_poisoned()) {
-      fail_with(MF_ERROR_BROKEN_SEQUENCE,
-                "an earlier evaluation of sequence {} failed half-way; there is nothing to copy",
-                from);
-    }
+    check_sound(source, from, "there is nothing to copy");
     copy_sequence(source, sequence(*ctx, to));
   });
 }
@@ -202,8 +189,7 @@ mf_status mf_memory_seq_sync(mf_ctx* ctx, int seq_id, const int32_t* tokens, siz
     need(ctx, "ctx");
     need(n_kept, "n_kept") = 0;
     if (n == 0) fail_with(MF_ERROR_BAD_INPUT, "there are no tokens");
-    const std::span<const TokenId> all(&need(tokens, "tokens"), n);
-    check_tokens(ctx->engine(), all);
+    const std::span<const TokenId> all = tokens_of(ctx->engine(), tokens, n, "tokens");
     const Turn turn(ctx->model());
     SessionSync sync(ctx->engine(), ctx->model().prefix_store());
     *n_kept = static_cast<size_t>(sync.sync(sequence(*ctx, seq_id), all).n_tokens);
@@ -213,11 +199,7 @@ mf_status mf_memory_seq_sync(mf_ctx* ctx, int seq_id, const int32_t* tokens, siz
 mf_status mf_memory_seq_remember(mf_ctx* ctx, int seq_id) {
   return guarded([&] {
     Session& session = existing(need(ctx, "ctx"), seq_id);
-    if (session.is_poisoned()) {
-      fail_with(MF_ERROR_BROKEN_SEQUENCE,
-                "an earlier evaluation of sequence {} failed half-way; there is nothing to keep",
-                seq_id);
-    }
+    check_sound(session, seq_id, "there is nothing to keep");
     const Turn turn(ctx->model());
     SessionSync(ctx->engine(), ctx->model().prefix_store()).remember(session);
   });
@@ -239,14 +221,9 @@ mf_status mf_memory_seq_free(mf_ctx* ctx, int seq_id) {
 mf_status mf_seq_checkpoint(mf_ctx* ctx, int seq_id, size_t pos) {
   return guarded([&] {
     need(ctx, "ctx");
-    const Session* present = find_sequence(*ctx, seq_id);
-    const auto length = static_cast<size_t>(present == nullptr ? 0 : present->length());
-    if (present != nullptr && present->is_poisoned()) {
-      fail_with(MF_ERROR_BROKEN_SEQUENCE,
-                "an earlier evaluation of sequence {} failed half-way; there is nothing to keep",
-                seq_id);
-    }
-    if (pos != length) {
+    if (const Session* present = find_sequence(*ctx, seq_id))
+      check_sound(*present, seq_id, "there is nothing to keep");
+    if (const std::size_t length = sequence_length(*ctx, seq_id); pos != length) {
       fail_with(MF_ERROR_BAD_POSITION,
                 "a checkpoint is of the present state: position {} is not the length of sequence "
                 "{}, which is {}",

@@ -206,10 +206,7 @@ mf_status mf_detokenize(const mf_model* model, const int32_t* tokens, size_t n_t
   return guarded([&] {
     const Engine& engine = need(model, "model").shared->engine;
     check_flags(flags, MF_TEXT_SKIP_SPECIAL);
-    const std::span<const TokenId> ids =
-        n_tokens == 0 ? std::span<const TokenId>()
-                      : std::span<const TokenId>(&need(tokens, "tokens"), n_tokens);
-    check_tokens(engine, ids);
+    const std::span<const TokenId> ids = tokens_of(engine, tokens, n_tokens, "tokens");
     hand_over(engine.tokenizer().decode(ids, (flags & MF_TEXT_SKIP_SPECIAL) != 0), text, capacity,
               n);
   });

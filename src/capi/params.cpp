@@ -44,22 +44,8 @@ mf_context_params defaults() {
 }
 
 template <>
-mf_chat_params defaults() {
-  mf_chat_params params{};
-  params.struct_size = sizeof params;
-  return params;
-}
-
-template <>
 mf_sampling_params defaults() {
   return to_c(SamplingParams{});
-}
-
-template <>
-mf_generate_params defaults() {
-  mf_generate_params params{};
-  params.struct_size = sizeof params;
-  return params;
 }
 
 void check_struct(const void* given, std::size_t given_size, std::size_t first, std::size_t ours,

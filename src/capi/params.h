@@ -23,17 +23,17 @@ template <class T>
 inline constexpr std::size_t kFirstSize = sizeof(T);
 
 template <class T>
-T defaults();
+T defaults() {
+  T params{};
+  params.struct_size = sizeof params;
+  return params;
+}
 template <>
 mf_model_params defaults();
 template <>
 mf_context_params defaults();
 template <>
-mf_chat_params defaults();
-template <>
 mf_sampling_params defaults();
-template <>
-mf_generate_params defaults();
 
 void check_struct(const void* given, std::size_t given_size, std::size_t first, std::size_t ours,
                   const char* name);

@@ -6,8 +6,8 @@
 #include <sstream>
 
 #include <fmt/format.h>
-#include <sched.h>
 
+#include "base/processors.h"
 #include "cli/version.h"
 #include "engine/engine.h"
 
@@ -19,12 +19,6 @@ constexpr std::array kInteresting{
     "sse4_2",   "avx",      "avx2",        "fma",         "f16c",        "avx_vnni", "avx512f",
     "avx512bw", "avx512vl", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_int8",
     "amx_bf16", "asimd",    "asimddp",     "i8mm",        "bf16",        "sve",      "sve2"};
-
-int usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return ::sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 0;
-}
 
 }  // namespace
 
@@ -57,7 +51,8 @@ std::string version_line() {
 }
 
 CpuInfo cpu_info() {
-  CpuInfo info{.name = "unknown", .n_cores = usable_cores(), .features = {}};
+  CpuInfo info{
+      .name = "unknown", .n_cores = static_cast<int>(usable_processors().size()), .features = {}};
   std::ifstream file("/proc/cpuinfo");
   std::set<std::string> flags;
   for (std::string line; std::getline(file, line) && (flags.empty() || info.name == "unknown");) {

@@ -3,8 +3,9 @@
 // command_line.cpp.
 //
 // An option gets its value from the command line, else from its environment variable, else from a
-// configuration file, else it keeps the built-in one; option.h decides that. A UsageError about the
-// value of an option begins with its name ("--ram: ..."): run() adds where that value was set.
+// configuration file, else it keeps the built-in one; Option::resolve() decides that. A UsageError
+// about the value of an option begins with its name ("--ram: ..."): run() adds where that value was
+// set.
 //
 // Arguments that are no options reach a command byte for byte: CLI11 would take "[a, b]" apart and
 // read "++" as markup, so they never pass through it.
@@ -15,12 +16,12 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "cli/command_tree.h"
 #include "cli/options/config.h"
-#include "cli/options/option.h"
 
 namespace moeflux::cli {
 
@@ -82,6 +83,14 @@ class Command {
 
   // The body gets the arguments that are no options and returns the exit code.
   void run(std::function<int(const std::vector<std::string>&)> body);
+  // The same, for one that works on options of its own.
+  template <class Options>
+  void run(std::shared_ptr<Options> options,
+           std::type_identity_t<int (*)(const Options&, const std::vector<std::string>&)> body) {
+    run([options = std::move(options), body](const std::vector<std::string>& arguments) {
+      return body(*options, arguments);
+    });
+  }
 
  private:
   friend class CommandLine;

@@ -18,6 +18,7 @@
 #include "base/aligned_buffer.h"
 #include "base/error.h"
 #include "base/memory_budget.h"
+#include "base/stopwatch.h"
 
 namespace moeflux {
 namespace {
@@ -53,10 +54,6 @@ constexpr std::size_t kBlockBytes = 4u << 20;
 constexpr std::size_t kAlignment = 4096;  // of memory, for direct I/O
 constexpr std::size_t kMaxBytes = 256u << 20;
 constexpr double kSeconds = 0.5;  // each for writing and reading
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 class ScratchFile {
  public:

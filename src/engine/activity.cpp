@@ -53,8 +53,8 @@ Activity activity_of(const Engine& engine) {
   activity.ops.assign(engine.op_times().begin(), engine.op_times().end());
   activity.tokens = stats.tokens;
   activity.bytes_read = stats.bytes_read;
-  activity.guessed = stats.guessed;
-  activity.guesses_used = stats.guesses_used;
+  activity.prefetched = stats.prefetched;
+  activity.prefetches_used = stats.prefetches_used;
   activity.drive_busy_ns = stats.busy_ns;
   return activity;
 }
@@ -67,8 +67,8 @@ Activity operator-(Activity after, const Activity& before) {
   }
   after.tokens -= before.tokens;
   after.bytes_read -= before.bytes_read;
-  after.guessed -= before.guessed;
-  after.guesses_used -= before.guesses_used;
+  after.prefetched -= before.prefetched;
+  after.prefetches_used -= before.prefetches_used;
   after.drive_busy_ns -= before.drive_busy_ns;
   return after;
 }

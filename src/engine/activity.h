@@ -28,9 +28,9 @@ struct Activity {
   std::vector<LayerActivity> layers;
   std::vector<OpTime> ops;  // of the backend, always the same kinds
   std::uint64_t tokens = 0;
-  std::uint64_t bytes_read = 0;  // for misses, guesses and warming
-  std::uint64_t guessed = 0;
-  std::uint64_t guesses_used = 0;
+  std::uint64_t bytes_read = 0;  // for misses, prefetches and warming
+  std::uint64_t prefetched = 0;
+  std::uint64_t prefetches_used = 0;
   std::uint64_t drive_busy_ns = 0;
 
   LayerActivity total() const;

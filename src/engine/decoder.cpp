@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/stopwatch.h"
+
 namespace moeflux {
 
 std::uint64_t Decoder::bytes_needed(const ModelConfig& config, std::int64_t max_batch,
@@ -94,7 +96,7 @@ std::span<const float> Decoder::advance(TokenId token, std::int64_t max_drafts) 
   drafts.swap(drafts_);  // a pass that fails leaves nothing to take back
   engine_.run({&span, 1});
   drafts_.swap(drafts);
-  pass_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  pass_seconds_ = seconds_since(start);
   ++stats_.passes;
   stats_.drafted += n - 1;
   return row(0);

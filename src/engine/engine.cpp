@@ -8,6 +8,7 @@
 #include "engine/model_plan.h"
 #include "io/make_reader.h"
 #include "io/measure_reader.h"
+#include "source/checksum.h"
 
 namespace moeflux {
 namespace {
@@ -15,7 +16,7 @@ namespace {
 // A shorter pass may be drafts, or a token of each of several sessions.
 constexpr std::int64_t kLeastPromptRows = 16;
 
-// Every expert of every layer, such that any beginning of the list has as many of each layer.
+// Every expert of every layer, such that any prefix of the list has as many of each layer.
 void add_evenly(const ExpertIds& ids, std::vector<ExpertKey>& keys) {
   int most = 0;
   for (const int n : ids.n_experts()) most = std::max(most, n);
@@ -26,7 +27,28 @@ void add_evenly(const ExpertIds& ids, std::vector<ExpertKey>& keys) {
   }
 }
 
+// Names the weights. Only containers carry such a name; of other checkpoints it is made from what
+// changes when the weights do: their files and sizes.
+std::string name_of(const ModelSource& source) {
+  if (!source.fingerprint().empty()) return source.fingerprint();
+  std::string text = dump_json(source.config());
+  for (int i = 0; i < source.n_disk_files(); ++i) {
+    text += fmt::format("|{} {}", source.disk_file(i).path(), source.disk_file(i).size());
+  }
+  return fmt::format("{:016x}", checksum(std::as_bytes(std::span(text))));
+}
+
 }  // namespace
+
+ProfileKeeper::ProfileKeeper(const std::string& directory, const ModelSource& source,
+                             const ExpertIds& experts)
+    : path_(usage_profile_path(directory, name_of(source))),
+      loaded_(UsageProfile::load(path_, name_of(source), experts.n_experts())) {}
+
+void ProfileKeeper::save() {
+  if (n_tokens_ > 0) loaded_.profile.save(path_);
+  n_tokens_ = 0;
+}
 
 Engine::Engine(const std::string& path, const EngineOptions& options)
     : Engine(open_source(path), options) {}
@@ -105,7 +127,7 @@ int Engine::measure_reads_at_once(const ExpertStore& store) const {
   try {
     return reads_to_keep_busy(source_->disk_paths(), reader_options_, measure);
   } catch (const Error&) {
-    return kUsual;  // what is wrong with the drive is said by who needs what is on it
+    return kUsual;  // the request that needs the bytes reports errors of the drive
   }
 }
 
@@ -170,8 +192,8 @@ void Engine::run(std::span<const Span> batch, ForwardObserver* observer,
                         .wait_ns = before.wait_ns,
                         .misses = before.misses,
                         .bytes_read = stats.bytes_read,
-                        .guessed = stats.guessed,
-                        .guesses_used = stats.guesses_used};
+                        .prefetched = stats.prefetched,
+                        .prefetches_used = stats.prefetches_used};
   std::uint64_t wall_ns = 0;
   {
     const Stopwatch stopwatch(wall_ns);
@@ -186,8 +208,8 @@ void Engine::run(std::span<const Span> batch, ForwardObserver* observer,
                              .wait_ns = after.wait_ns - sums.wait_ns,
                              .misses = after.misses - sums.misses,
                              .bytes_read = stats.bytes_read - sums.bytes_read,
-                             .guessed = stats.guessed - sums.guessed,
-                             .guesses_used = stats.guesses_used - sums.guesses_used});
+                             .prefetched = stats.prefetched - sums.prefetched,
+                             .prefetches_used = stats.prefetches_used - sums.prefetches_used});
 }
 
 double Engine::seconds_per_prompt_token() const {

@@ -13,8 +13,9 @@
 #include "base/memory_pressure.h"
 #include "engine/draft_governor.h"
 #include "engine/plan.h"
-#include "engine/profile_keeper.h"
 #include "experts/governor.h"
+#include "experts/trace.h"
+#include "experts/usage_profile.h"
 #include "families/family.h"
 #include "io/make_reader.h"
 #include "runtime/forward.h"
@@ -39,9 +40,9 @@ struct EngineOptions {
   std::string isa = {};          // force an instruction set: "scalar", "avx2", ...; empty: the best
 
   // Streaming of experts; none of it changes a result.
-  std::string cache_policy = std::string(kDefaultPolicy);  // which experts to give up first
+  std::string cache_policy = std::string(kDefaultPolicy);  // which experts to evict first
   ReaderOptions reader = {};
-  std::optional<int> lookahead = {};      // experts per token to guess ahead; empty: as it pays
+  std::optional<int> lookahead = {};      // experts per token to prefetch; empty: as it pays
   std::optional<int> reads_at_once = {};  // experts; empty: as many as keep the drive busy
   std::string profile_directory = {};     // where usage profiles are kept; empty: none is used
   bool preload = false;                   // wait until the cache is warm
@@ -56,6 +57,29 @@ inline constexpr std::int64_t kDefaultContext = 16384;
 struct CacheResizes {
   int shrunk = 0, grown = 0;
   MemoryCause last_cause = MemoryCause::None;
+};
+
+// The usage profile of one model across runs: read when it is opened, told of every request, saved
+// when asked. A profile that cannot be used is not an error: the cache just starts cold.
+class ProfileKeeper final : public RequestObserver {
+ public:
+  ProfileKeeper(const std::string& directory, const ModelSource& source, const ExpertIds& experts);
+
+  const UsageProfile& profile() const { return loaded_.profile; }
+  const std::string& warning() const { return loaded_.warning; }
+
+  void on_step(int n_tokens) override { n_tokens_ += n_tokens; }
+  void on_request(int layer, std::span<const int> experts) override {
+    loaded_.profile.record(layer, experts);
+  }
+
+  // Writes nothing when nothing was learned. Throws Error(Io).
+  void save();
+
+ private:
+  std::string path_;
+  UsageProfile::Loaded loaded_;
+  std::int64_t n_tokens_ = 0;
 };
 
 class Engine {

@@ -3,19 +3,10 @@
 #include <chrono>
 
 #include "base/error.h"
+#include "base/stopwatch.h"
 
 namespace moeflux {
 namespace {
-
-class Timer {
- public:
-  double seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
-
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
 
 // Logits after the last token of the prompt. Throws Error(Cancelled).
 std::span<const float> read_prompt(Session& session, const AnswerRequest& request,
@@ -53,7 +44,7 @@ GenerateResult generate(Engine& engine, Session& session, const AnswerRequest& r
   const std::int64_t n_before = options.sync != nullptr ? 0 : session.length();
   Answer answer(engine, request, session.max_length() - n_before, std::move(events));
   const Activity before = activity_of(engine);
-  const Timer prefill_time;
+  const auto start = std::chrono::steady_clock::now();
   Decoder decoder(engine, session, options.drafts);
   std::span<const float> logits;
   try {
@@ -61,20 +52,20 @@ GenerateResult generate(Engine& engine, Session& session, const AnswerRequest& r
   } catch (const Error& error) {
     if (error.code() != Errc::Cancelled) throw;
     result.reason = StopReason::Cancelled;
-    result.prefill_seconds = prefill_time.seconds();
+    result.prefill_seconds = seconds_since(start);
     return result;
   }
-  result.prefill_seconds = prefill_time.seconds();
+  result.prefill_seconds = seconds_since(start);
   const Activity between = activity_of(engine);
   result.prefill = between - before;
 
-  const Timer decode_time;
+  const auto decode_start = std::chrono::steady_clock::now();
   Sampler sampler;
   while (answer.draw(sampler, logits)) logits = decoder.advance(answer.last(), answer.max_drafts());
   decoder.settle();
   result.tokens.assign(answer.tokens().begin(), answer.tokens().end());
   result.reason = answer.reason();
-  result.decode_seconds = decode_time.seconds();
+  result.decode_seconds = seconds_since(decode_start);
   result.decode = activity_of(engine) - between;
   result.drafts = decoder.stats();
   if (options.sync != nullptr && options.keep_answer && result.reason != StopReason::Cancelled)

@@ -22,7 +22,7 @@ class RequestRate {
       : n_experts_(experts.n_experts()),
         n_layers_(static_cast<double>(experts.n_layers())),
         n_slots_(static_cast<double>(n_slots)),
-        per_request_(n_layers_ > 0 ? experts.n_total() / n_layers_ / kGuess : 1) {}
+        per_request_(n_layers_ > 0 ? experts.n_total() / n_layers_ / kAssumed : 1) {}
 
   void begin_request(int layer) {
     if (n_uses_ > 0 && is_small(n_uses_)) per_request_ += (n_uses_ - per_request_) / kMemory;
@@ -39,7 +39,7 @@ class RequestRate {
   double cache_tokens() const { return n_slots_ / (std::max(per_request_, 1.0) * n_layers_); }
 
  private:
-  static constexpr double kGuess = 32;  // a token asks for about so small a part of a layer
+  static constexpr double kAssumed = 32;  // a token asks for about so small a part of a layer
   static constexpr double kMemory = 256;
 
   std::vector<int> n_experts_;

@@ -55,17 +55,17 @@ LookaheadGovernor LookaheadGovernor::for_top_k(int top_k, FirstWidth first) {
 void LookaheadGovernor::record(const StepSample& sample) {
   const auto wall = static_cast<double>(std::max<std::uint64_t>(sample.wall_ns, 1));
   wait_share_ += (1 - kMemory) * (static_cast<double>(sample.wait_ns) / wall - wait_share_);
-  if (sample.guessed > 0) {
+  if (sample.prefetched > 0) {
     const double used =
-        static_cast<double>(sample.guesses_used) / static_cast<double>(sample.guessed);
+        static_cast<double>(sample.prefetches_used) / static_cast<double>(sample.prefetched);
     precision_ += (1 - kMemory) * (std::min(used, 1.0) - precision_);
   }
   if (widths_.size() == 1) return;
   if (on_trial_ && steps_left_ <= kTrialSteps - kSettleSteps) {
     Trial& trial = trials_[current_];
     trial.wall_ns.push_back(wall);
-    trial.guessed += sample.guessed;
-    trial.guesses_used += sample.guesses_used;
+    trial.prefetched += sample.prefetched;
+    trial.prefetches_used += sample.prefetches_used;
   }
   if (--steps_left_ > 0) return;
   if (on_trial_) {
@@ -105,8 +105,8 @@ void LookaheadGovernor::choose() {
   }
   for (std::size_t i = best + 1; best > 0 && i < widths_.size(); ++i) {
     const Trial& trial = trials_[i];
-    const bool all_used =
-        static_cast<double>(trial.guesses_used) >= kNearlyAll * static_cast<double>(trial.guessed);
+    const bool all_used = static_cast<double>(trial.prefetches_used) >=
+                          kNearlyAll * static_cast<double>(trial.prefetched);
     if (all_used && seconds_of_[i] < seconds_of_[best] * (1 + kWorthwhile)) best = i;
   }
   exploit_steps_ =
@@ -131,10 +131,11 @@ std::string LookaheadGovernor::describe() const {
   const Report r = report();
   if (r.on_trial) return fmt::format("lookahead: trying {} experts per layer", r.width);
   if (r.width > 0) {
-    return fmt::format("lookahead: {} experts per layer, {:.0f} % of guesses used, {:+.0f} % speed",
-                       r.width, 100 * r.precision, 100 * r.gain);
+    return fmt::format(
+        "lookahead: {} experts per layer, {:.0f} % of prefetches used, {:+.0f} % speed", r.width,
+        100 * r.precision, 100 * r.gain);
   }
-  if (r.wait_share <= kWaitMatters) return "lookahead: off, nothing waits for the disk";
+  if (r.wait_share <= kWaitMatters) return "lookahead: off, nothing waits for the drive";
   if (seconds_of_[0] > 0) return "lookahead: off, it did not pay when tried";
   return "lookahead: off so far";
 }

@@ -1,11 +1,11 @@
 // Decides whether prefetching the next layer's experts pays, and how many of them.
 //
-// Prefetches fill the time the disk would stand idle, but wrong ones take bandwidth from reads that
-// are waited for and evict experts that are needed. Whether they pay depends on the disk, the cache
-// and the text, so it is measured: short trials of every prefetch count ("width") in turn, then the
-// best for a while, then trials again, less often where they only confirm it. Without waiting there
-// is nothing to gain, and nothing is prefetched.
-// Pure objects: they see samples and answer with a width.
+// Prefetches fill the time the drive would stand idle, but wrong ones take bandwidth from reads
+// that are waited for and evict experts that are needed. Whether they pay depends on the drive, the
+// cache and the text, so it is measured: short trials of every prefetch count ("width") in turn,
+// then the best for a while, then trials again, less often where they only confirm it. Without
+// waiting there is nothing to gain, and nothing is prefetched. Pure objects: they see samples and
+// answer with a width.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ struct StepSample {
   std::uint64_t wait_ns = 0;
   std::uint64_t misses = 0;
   std::uint64_t bytes_read = 0;
-  std::uint64_t guessed = 0;
-  std::uint64_t guesses_used = 0;
+  std::uint64_t prefetched = 0;
+  std::uint64_t prefetches_used = 0;
 };
 
 enum class FirstWidth { Off, Widest };  // until the first trials
@@ -55,8 +55,8 @@ class LookaheadGovernor {
 
   struct Trial {  // of one width, in the current round of trials
     std::vector<double> wall_ns;
-    std::uint64_t guessed = 0;
-    std::uint64_t guesses_used = 0;
+    std::uint64_t prefetched = 0;
+    std::uint64_t prefetches_used = 0;
   };
 
   std::vector<int> widths_;

@@ -1,4 +1,4 @@
-// What a cache would have done: a trace replayed against a policy, without a model or a disk. Many
+// What a cache would have done: a trace replayed against a policy, without a model or a drive. Many
 // sizes and policies are tried in the time one token takes to compute.
 //
 // The experts of a request that are in the cache are pinned first; then each missing one takes a
@@ -30,7 +30,7 @@ struct ReplayResult {
   std::uint64_t bytes_missed = 0;
 
   double hit_rate() const;         // 0 to 1; 0 when nothing was asked for
-  double bytes_per_token() const;  // to be read from disk
+  double bytes_per_token() const;  // to be read from the drive
   // The speed at which reading alone would allow tokens; infinity when nothing is read.
   double tokens_per_second(double bytes_per_second) const;
 };

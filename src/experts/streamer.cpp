@@ -108,7 +108,7 @@ bool ExpertStreamer::claim(ExpertKey key, Purpose purpose) {
     transfer(slot).start = std::chrono::steady_clock::now();
     demanded_.push_back(slot);
   } else {
-    stats_.guessed += purpose == Purpose::Prefetch;
+    stats_.prefetched += purpose == Purpose::Prefetch;
     stats_.warmed += purpose == Purpose::Warm;
     start(slot);
   }
@@ -224,7 +224,7 @@ void ExpertStreamer::check(int slot) {
 void ExpertStreamer::count_hit(int bank, int slot) {
   ++bank_stats(bank).hits;
   const Purpose purpose = std::exchange(transfer(slot).purpose, Purpose::Demand);
-  if (purpose == Purpose::Prefetch) ++stats_.guesses_used;
+  if (purpose == Purpose::Prefetch) ++stats_.prefetches_used;
 }
 
 void ExpertStreamer::count_miss(ExpertKey key) {

@@ -4,7 +4,7 @@
 // handed out as experts become ready, what is in memory first. A lease pins complete, checked,
 // stable bytes while it lives, and leaves the mark of its last use in the slot. Two kinds of reads
 // run behind those: prefetch() of what a later request will probably want, and warm(), which fills
-// empty slots and never evicts anything. Used by one thread; the disk works on while it computes.
+// empty slots and never evicts anything. Used by one thread; the drive works on while it computes.
 //
 // Experts come from the drive where the host reaches the cache's memory, else from a tier of pinned
 // memory in between (expert_reader.h).
@@ -150,10 +150,10 @@ class ExpertStreamer {
   // Tells the policy what is known from earlier runs. Before the first request.
   void learn(const UsageProfile& profile);
 
-  // Fills empty slots with these, in this order, whenever the disk has nothing better to do.
+  // Fills empty slots with these, in this order, whenever the drive has nothing better to do.
   void warm(std::vector<ExpertKey> experts);
-  // Waits for warm() to come to its end. A read that fails leaves its slot empty: who asks for that
-  // expert is told why.
+  // Waits for warm() to come to its end. A read that fails leaves its slot empty: the request that
+  // asks for that expert reports why.
   void finish_warming(const std::function<void()>& progress = {});
 
   // Whether every expert has a slot: then nothing is ever read twice.

@@ -1,4 +1,4 @@
-// What streaming did, by bank and in all: counters that only grow. "Guessed" counts prefetches.
+// What streaming did, by bank and in all: counters that only grow.
 #pragma once
 
 #include <array>
@@ -63,9 +63,9 @@ struct StreamerStats {
   std::vector<BankStats> banks;
   std::uint64_t steps = 0;
   std::uint64_t tokens = 0;
-  std::uint64_t bytes_read = 0;    // for requests, prefetches and warming
-  std::uint64_t guessed = 0;       // experts read because prefetch() named them
-  std::uint64_t guesses_used = 0;  // of these, asked for before they were evicted
+  std::uint64_t bytes_read = 0;       // for requests, prefetches and warming
+  std::uint64_t prefetched = 0;       // experts read because prefetch() named them
+  std::uint64_t prefetches_used = 0;  // of these, asked for before they were evicted
   std::uint64_t warmed = 0;
   std::uint64_t check_ns = 0;  // verifying checksums
   std::uint64_t busy_ns = 0;   // some read was on its way, until it was noticed to have ended

@@ -25,7 +25,7 @@ class RequestObserver {
 
 struct TraceLayer {
   int n_experts = 0;
-  std::uint64_t record_bytes = 0;  // read from disk when an expert of the layer is missed
+  std::uint64_t record_bytes = 0;  // read when an expert of the layer is missed
 };
 
 struct TraceInfo {

@@ -1,5 +1,6 @@
 #include "families/index_reader.h"
 
+#include <cmath>
 #include <utility>
 
 #include "base/error.h"
@@ -50,6 +51,10 @@ StoredMatrix find_tall_matrix(const ModelSource& source, const std::string& modu
   return matrix;
 }
 
+std::string mtp_layer_prefix(const ModelSource& source, int n_layers) {
+  return fmt::format("{}layers.{}.", trunk_prefix(source), n_layers);
+}
+
 }  // namespace
 
 std::string find_prefix(const ModelSource& source,
@@ -66,6 +71,30 @@ std::string find_prefix(const ModelSource& source,
   std::string tried;
   for (const std::string_view prefix : candidates) tried += fmt::format(" {}{}", prefix, suffix);
   fail(Errc::NotFound, "{}: no such tensor:{}", source.path(), tried);
+}
+
+std::string trunk_prefix(const ModelSource& source) {
+  return find_prefix(source, {"model.", "language_model.model.", "model.language_model."},
+                     "embed_tokens.weight");
+}
+
+bool has_tensors_below(const ModelSource& source, const std::string& prefix) {
+  const auto next = source.tensors().lower_bound(prefix);
+  return next != source.tensors().end() && next->first.starts_with(prefix);
+}
+
+bool has_mtp_layer(const ModelSource& source, int n_layers) {
+  return has_module(source, mtp_layer_prefix(source, n_layers) + "eh_proj");
+}
+
+// The layer's own copies of embedding and head duplicate the trunk's and are not read.
+MtpNames mtp_layer_names(const ModelSource& source, int n_layers) {
+  return {.prefix = mtp_layer_prefix(source, n_layers),
+          .embed_norm = "enorm",
+          .hidden_norm = "hnorm",
+          .fc = "eh_proj",
+          .layer = "",
+          .final_norm = "shared_head.norm"};
 }
 
 IndexReader::IndexReader(const ModelSource& source, const ModelConfig& config, TensorNames names)
@@ -96,8 +125,16 @@ StoredVector IndexReader::norm(const std::string& name, std::int64_t size) const
 
 Layer<Stored> IndexReader::layer(const std::string& p, const LayerSpec& spec, Banks& banks) const {
   Layer<Stored> t;
-  t.mixer_norm = norm(p + "input_layernorm.weight", config_.d_model);
-  t.ffn_norm = norm(p + "post_attention_layernorm.weight", config_.d_model);
+  const auto norm_of = [&](const std::string& name) {
+    return norm(p + name + ".weight", config_.d_model);
+  };
+  t.mixer_norm = norm_of(names_.mixer_norm);
+  t.ffn_norm = norm_of(names_.ffn_norm);
+  if (spec.has_post_norms) {
+    t.mixer_post_norm = norm_of(names_.mixer_post_norm);
+    t.ffn_post_norm = norm_of(names_.ffn_post_norm);
+  }
+  if (spec.has_scale) t.scale = find_vector(source_, p + "layer_scalar", 1);
   std::visit([&](const auto& s) { t.mixer = mixer(p, s); }, spec.mixer);
   if (const auto* s = std::get_if<MoeSpec>(&spec.ffn)) {
     t.ffn = moe(p + names_.mlp, *s, banks);
@@ -130,7 +167,7 @@ Attention<Stored> IndexReader::mixer(const std::string& layer, const AttentionSp
       .spec = s,
       .q = linear(p + "q_proj", std::int64_t{s.n_heads} * s.query_head(), d, s.has_bias),
       .k = linear(p + "k_proj", s.kv_dim(), d, s.has_bias),
-      .v = linear(p + "v_proj", s.kv_dim(), d, s.has_bias),
+      .v = s.values_are_keys ? Linear<Stored>() : linear(p + "v_proj", s.kv_dim(), d, s.has_bias),
       .o = linear(p + "o_proj", d, s.q_dim(), s.has_out_bias),
       .q_norm = {},
       .k_norm = {},
@@ -147,20 +184,42 @@ Attention<Stored> IndexReader::mixer(const std::string& layer, const AttentionSp
 
 GatedDelta<Stored> IndexReader::mixer(const std::string& layer, const GatedDeltaSpec& s) const {
   const std::string p = layer + names_.delta;
-  const int d = config_.d_model;
-  return {
-      .spec = s,
-      .qkv = find_matrix(source_, p + "in_proj_qkv", s.conv_dim(), d),
-      .z = find_matrix(source_, p + "in_proj_z", s.value_dim(), d),
-      .b = find_matrix(source_, p + "in_proj_b", s.n_value_heads, d),
-      .a = find_matrix(source_, p + "in_proj_a", s.n_value_heads, d),
-      .out = find_matrix(source_, p + "out_proj", d, s.value_dim()),
-      // [C, 1, K] and [C, K, 1] hold the same bytes.
-      .conv = find_transposed(source_, p + "conv1d", s.conv_dim(), s.conv_width),
-      .a_log = find_vector(source_, p + "A_log", s.n_value_heads),
-      .dt_bias = find_vector(source_, p + "dt_bias", s.n_value_heads),
-      .norm = find_vector(source_, p + "norm.weight", s.d_value),
+  GatedDelta<Stored> t;
+  t.spec = s;
+  read_delta_inputs(p, t);
+  t.out = find_matrix(source_, p + "out_proj", config_.d_model, s.value_dim());
+  // [C, 1, K] and [C, K, 1] hold the same bytes.
+  t.conv = find_transposed(source_, p + "conv1d", s.conv_dim(), s.conv_width);
+  t.a_log = find_vector(source_, p + "A_log", s.n_value_heads);
+  t.dt_bias = find_vector(source_, p + "dt_bias", s.n_value_heads);
+  t.norm = find_vector(source_, p + "norm.weight", s.d_value);
+  return t;
+}
+
+// One by one, or fused into two matrices that are grouped by key head: its query and key, then
+// values and gates of the value heads that share it; likewise b and a.
+void IndexReader::read_delta_inputs(const std::string& p, GatedDelta<Stored>& t) const {
+  const GatedDeltaSpec& s = t.spec;
+  const int d = config_.d_model, n_heads = s.n_key_heads;
+  if (!has_module(source_, p + "in_proj_qkvz")) {
+    t.qkv = find_matrix(source_, p + "in_proj_qkv", s.conv_dim(), d);
+    t.z = find_matrix(source_, p + "in_proj_z", s.value_dim(), d);
+    t.b = find_matrix(source_, p + "in_proj_b", s.n_value_heads, d);
+    t.a = find_matrix(source_, p + "in_proj_a", s.n_value_heads, d);
+    return;
+  }
+  const int key = s.d_key, value = s.value_dim() / n_heads, shared = s.n_value_heads / n_heads;
+  const int group = 2 * (key + value);
+  const auto of_each_group = [&](int first, int take) -> RowRun {
+    return {.first = first, .take = take, .stride = group, .count = n_heads};
   };
+  const StoredMatrix qkvz = find_matrix(source_, p + "in_proj_qkvz", n_heads * group, d);
+  t.qkv =
+      qkvz.pick({of_each_group(0, key), of_each_group(key, key), of_each_group(2 * key, value)});
+  t.z = qkvz.pick({of_each_group(2 * key + value, value)});
+  const StoredMatrix ba = find_matrix(source_, p + "in_proj_ba", 2 * s.n_value_heads, d);
+  t.b = ba.pick({{.first = 0, .take = shared, .stride = 2 * shared, .count = n_heads}});
+  t.a = ba.pick({{.first = shared, .take = shared, .stride = 2 * shared, .count = n_heads}});
 }
 
 LatentAttention<Stored> IndexReader::mixer(const std::string& layer, const MlaSpec& s) const {
@@ -200,14 +259,21 @@ Linear<Stored> IndexReader::linear(const std::string& module, std::int64_t rows,
   return t;
 }
 
+// Gate and up by themselves or fused, gate rows first.
 FeedForward<Stored> IndexReader::ffn(const std::string& p, const DenseFfnSpec& s) const {
   const int d = config_.d_model;
-  return {
-      .spec = s,
-      .gate = linear(p + "gate_proj", s.d_ff, d, s.has_bias),
-      .up = linear(p + "up_proj", s.d_ff, d, s.has_bias),
-      .down = linear(p + "down_proj", d, s.d_ff, s.has_bias),
-  };
+  const Linear<Stored> down = linear(p + "down_proj", d, s.d_ff, s.has_bias);
+  if (!s.has_bias && has_module(source_, p + "gate_up_proj")) {
+    const StoredMatrix fused = find_matrix(source_, p + "gate_up_proj", 2 * s.d_ff, d);
+    return {.spec = s,
+            .gate = {fused.slice(0, s.d_ff), {}},
+            .up = {fused.slice(s.d_ff, s.d_ff), {}},
+            .down = down};
+  }
+  return {.spec = s,
+          .gate = linear(p + "gate_proj", s.d_ff, d, s.has_bias),
+          .up = linear(p + "up_proj", s.d_ff, d, s.has_bias),
+          .down = down};
 }
 
 Moe<Stored> IndexReader::moe(const std::string& p, const MoeSpec& s, Banks& banks) const {
@@ -217,6 +283,18 @@ Moe<Stored> IndexReader::moe(const std::string& p, const MoeSpec& s, Banks& bank
   t.bank = static_cast<int>(banks.size());
   banks.push_back(experts(p, s));
   if (s.has_expert_bias) read_expert_biases(p, t);
+  if (s.router.has_norm) {
+    // Besides its weights it divides by the root of the width.
+    t.router_norm = find_vector(source_, p + names_.router_norm, d);
+    t.router_norm.factor = 1.0f / std::sqrt(static_cast<float>(d));
+  }
+  if (s.router.has_expert_scales)
+    t.expert_scales = find_vector(source_, p + names_.expert_scales, s.n_experts);
+  if (s.has_part_norms) {
+    t.shared_post_norm = norm(p + names_.shared_post_norm, d);
+    t.expert_norm = norm(p + names_.expert_norm, d);
+    t.expert_post_norm = norm(p + names_.expert_post_norm, d);
+  }
   t.router = linear(p + names_.router, s.n_experts, d, s.router.has_bias);
   if (s.router.has_correction_bias) {
     t.correction_bias = find_vector(source_, p + names_.correction_bias, s.n_experts);
@@ -228,14 +306,16 @@ Moe<Stored> IndexReader::moe(const std::string& p, const MoeSpec& s, Banks& bank
   return t;
 }
 
-// In whichever form the checkpoint stores them: stacked (`switch_mlp.*`), fused
+// In whichever form the checkpoint stores them: stacked (`switch_mlp.*`, `switch_glu.*`), fused
 // (`experts.gate_up_proj`, gate rows first) or one by one (`experts.0.gate_proj`).
 ExpertBank IndexReader::experts(const std::string& mlp, const MoeSpec& s) const {
   const int d = config_.d_model;
   const auto stack = [&](const std::string& module, std::int64_t rows, std::int64_t cols) {
     return find_stacked_matrices(source_, mlp + module, s.n_experts, rows, cols);
   };
-  for (const std::string form : {"switch_mlp.", "experts."}) {
+  if (names_.gate_up_alternates && has_module(source_, mlp + "experts.gate_up_proj"))
+    return alternating_experts(mlp, s);
+  for (const std::string form : {"switch_mlp.", "experts.", "experts.switch_glu."}) {
     if (has_module(source_, mlp + form + "gate_up_proj")) {
       const StoredExpertBank fused = stack(form + "gate_up_proj", 2 * s.d_expert, d);
       return {.gate = fused.slice(0, s.d_expert),
@@ -261,9 +341,29 @@ ExpertBank IndexReader::experts(const std::string& mlp, const MoeSpec& s) const 
           .down = each(names_.down, d, s.d_expert)};
 }
 
+ExpertBank IndexReader::alternating_experts(const std::string& mlp, const MoeSpec& s) const {
+  const auto stack = [&](const char* module, std::int64_t rows, std::int64_t cols) {
+    return find_stacked_matrices(source_, mlp + module, s.n_experts, rows, cols,
+                                 FloatStack::Transposed);
+  };
+  const StoredExpertBank fused = stack("experts.gate_up_proj", 2 * s.d_expert, config_.d_model);
+  return {.gate = fused.pick({{.first = 0, .take = 1, .stride = 2, .count = s.d_expert}}),
+          .up = fused.pick({{.first = 1, .take = 1, .stride = 2, .count = s.d_expert}}),
+          .down = stack("experts.down_proj", config_.d_model, s.d_expert)};
+}
+
 // Of stacked experts, beside their matrices.
 void IndexReader::read_expert_biases(const std::string& mlp, Moe<Stored>& moe) const {
   const MoeSpec& s = moe.spec;
+  const std::string fused = mlp + "experts.gate_up_proj_bias";
+  if (names_.gate_up_alternates && has_tensor(source_, fused)) {
+    const StoredVector bias = find_vector(source_, fused, 2 * s.d_expert, s.n_experts);
+    moe.gate_bias = bias.every(0, 2);
+    moe.up_bias = bias.every(1, 2);
+    moe.down_bias =
+        find_vector(source_, mlp + "experts.down_proj_bias", config_.d_model, s.n_experts);
+    return;
+  }
   const std::string p =
       mlp + (has_module(source_, mlp + "switch_mlp.gate_proj") ? "switch_mlp." : "experts.");
   moe.gate_bias = find_vector(source_, p + "gate_proj.bias", s.d_expert, s.n_experts);

@@ -19,6 +19,10 @@ std::string find_prefix(const ModelSource& source,
                         std::initializer_list<std::string_view> candidates,
                         std::string_view suffix);
 
+// Of embedding, layers and final norm.
+std::string trunk_prefix(const ModelSource& source);
+bool has_tensors_below(const ModelSource& source, const std::string& prefix);
+
 // Of the head for multi-token prediction, below its prefix.
 struct MtpNames {
   std::string prefix;
@@ -32,18 +36,30 @@ struct MtpNames {
 struct TensorNames {
   std::string trunk = "model.";  // prefix of embedding, layers and final norm
   // Below a layer.
+  std::string mixer_norm = "input_layernorm", mixer_post_norm = "post_self_attn_layernorm";
+  std::string ffn_norm = "post_attention_layernorm", ffn_post_norm = "post_mlp_layernorm";
   std::string attention = "self_attn.";
   std::string delta = "linear_attn.";
   std::string mlp = "mlp.";
   // Below `mlp`.
   std::string router = "gate";
   std::string correction_bias = "gate.e_score_correction_bias";
+  std::string router_norm, expert_scales;
   std::string shared = "shared_expert.";
   std::string shared_gate = "shared_expert_gate";
+  std::string shared_post_norm, expert_norm, expert_post_norm;
+  // Of fused experts gate and up rows alternate, beginning with a gate row, and floats are stored
+  // transposed.
+  bool gate_up_alternates = false;
   // Of an expert stored by itself.
   std::string gate = "gate_proj", up = "up_proj", down = "down_proj";
   MtpNames mtp = {};
 };
+
+// A head that is a layer behind the trunk's, as of DeepSeek and GLM. Many checkpoints announce it
+// in the config and leave its tensors out.
+bool has_mtp_layer(const ModelSource& source, int n_layers);
+MtpNames mtp_layer_names(const ModelSource& source, int n_layers);
 
 class IndexReader {
  public:
@@ -75,7 +91,9 @@ class IndexReader {
   Linear<Stored> linear(const std::string& module, std::int64_t rows, std::int64_t cols,
                         bool has_bias) const;
   ExpertBank experts(const std::string& mlp, const MoeSpec& spec) const;
+  ExpertBank alternating_experts(const std::string& mlp, const MoeSpec& spec) const;
   void read_expert_biases(const std::string& mlp, Moe<Stored>& moe) const;
+  void read_delta_inputs(const std::string& p, GatedDelta<Stored>& delta) const;
 
   const ModelSource& source_;
   const ModelConfig& config_;

@@ -4,14 +4,37 @@
 #include "base/error.h"
 #include "families/deepseek_v3/deepseek_v3.h"
 #include "families/family.h"
+#include "families/gemma4/gemma4.h"
+#include "families/glm4/glm4.h"
+#include "families/glm4_moe/glm4_moe.h"
+#include "families/gpt_oss/gpt_oss.h"
+#include "families/minimax_m2/minimax_m2.h"
+#include "families/mixtral/mixtral.h"
+#include "families/olmoe/olmoe.h"
+#include "families/qwen3/qwen3.h"
 #include "families/qwen3_5_moe/qwen3_5_moe.h"
+#include "families/qwen3_moe/qwen3_moe.h"
+#include "families/qwen3_next/qwen3_next.h"
 #include "families/unread_tensors.h"
 
 namespace moeflux {
 namespace {
 
 // The only list of families.
-constexpr std::array<const Family*, 2> kFamilies{&kQwen35Moe, &kDeepseekV3};
+constexpr std::array kFamilies{
+    &kQwen35Moe,   //
+    &kQwen3Next,   //
+    &kQwen3Moe,    //
+    &kQwen3,       //
+    &kDeepseekV3,  //
+    &kGlm4Moe,     //
+    &kGlm4,        //
+    &kGptOss,      //
+    &kMinimaxM2,   //
+    &kMixtral,     //
+    &kOlmoe,       //
+    &kGemma4,      //
+};
 
 std::string known_model_types() {
   std::string list;

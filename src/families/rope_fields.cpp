@@ -14,6 +14,7 @@ namespace {
 constexpr std::array<std::string_view, 6> kKeysOfAll{"rope_type",     "type",
                                                      "rope_theta",    "partial_rotary_factor",
                                                      "mrope_section", "mrope_interleaved"};
+constexpr std::array<std::string_view, 1> kProportionalKeys{"factor"};
 constexpr std::array<std::string_view, 2> kLinearKeys{"factor", "mscale_all_dim"};
 constexpr std::array<std::string_view, 8> kYarnKeys{
     "factor",         "original_max_position_embeddings",
@@ -28,11 +29,12 @@ struct RopeType {
   std::string_view name;
   Keys keys;  // besides kKeysOfAll
 };
-constexpr std::array<RopeType, 4> kTypes{{
+constexpr std::array<RopeType, 5> kTypes{{
     {"default", {}},
     {"linear", kLinearKeys},
     {"llama3", kLlama3Keys},
     {"yarn", kYarnKeys},
+    {"proportional", kProportionalKeys},
 }};
 
 Keys keys_of(std::string_view type, const std::string& origin) {
@@ -47,7 +49,8 @@ Keys keys_of(std::string_view type, const std::string& origin) {
 
 }  // namespace
 
-RopeFields::RopeFields(const JsonFields& config) : config_(config) {
+RopeFields::RopeFields(const JsonFields& config, std::optional<double> default_theta)
+    : config_(config), default_theta_(default_theta) {
   for (const char* place : {"rope_parameters", "rope_scaling"}) {
     if (const Json* object = config.find(place))
       objects_.emplace_back(*object, config.origin() + ": " + place);
@@ -119,8 +122,9 @@ double RopeFields::required(std::string_view key) const {
 }
 
 double RopeFields::theta() const {
-  // No default: readers have different ones.
-  const double theta = required("rope_theta");
+  // Without a default of the family's own: readers have different ones.
+  const double theta = number("rope_theta").has_value() || !default_theta_ ? required("rope_theta")
+                                                                           : *default_theta_;
   if (!(theta > 1))
     fail(Errc::BadInput, "{}: rope_theta is {}, but must exceed 1", config_.origin(), theta);
   return theta;
@@ -178,24 +182,44 @@ Llama3Scaling RopeFields::llama3() const {
 }
 
 RopeSpec RopeFields::make(int n_rot, bool interleaved) const {
+  if (is_proportional()) {
+    fail(Errc::Unsupported, "{}: rope_type \"proportional\" is not supported for this model",
+         config_.origin());
+  }
   if (type_ == "yarn") return make_yarn_rope(theta(), n_rot, interleaved, yarn());
   if (type_ == "llama3") return make_llama3_rope(theta(), n_rot, interleaved, llama3());
   if (type_ == "linear") return make_linear_rope(theta(), n_rot, interleaved, factor());
   return make_rope(theta(), n_rot, interleaved);
 }
 
-RopeSpec RopeFields::make_partial(int d_head, double default_share) const {
+RopeSpec RopeFields::make_partial(int d_head, double default_share, bool interleaved) const {
   const double share = number("partial_rotary_factor").value_or(default_share);
   if (!(share > 0 && share <= 1)) {
     fail(Errc::BadInput, "{}: partial_rotary_factor is {}, outside of 0 to 1", config_.origin(),
          share);
+  }
+  if (is_proportional() && !interleaved) {
+    const double factor = number("factor") ? this->factor() : 1;
+    return make_proportional_rope(theta(), d_head, share, factor);
   }
   const int n_rot = static_cast<int>(d_head * share);
   if (n_rot == 0) {
     fail(Errc::BadInput, "{}: 0 rotary dimensions do not fit a head of {}", config_.origin(),
          d_head);
   }
-  return make(n_rot, /*interleaved=*/false);
+  return make(n_rot, interleaved);
+}
+
+RopeSpec RopeFields::make_whole(int d_head) const {
+  refuse_partial();
+  return make(d_head, /*interleaved=*/false);
+}
+
+void RopeFields::refuse_partial() const {
+  if (number("partial_rotary_factor").value_or(1) != 1) {
+    fail(Errc::Unsupported, "{}: \"partial_rotary_factor\" other than 1 is not supported",
+         config_.origin());
+  }
 }
 
 double RopeFields::softmax_factor() const {

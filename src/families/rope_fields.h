@@ -15,13 +15,19 @@ namespace moeflux {
 class RopeFields {
  public:
   // Throws Unsupported for a type of RoPE, or a key of its object, that is not implemented:
-  // ignored, it would be a silently wrong model. `config` must outlive this.
-  explicit RopeFields(const JsonFields& config);
+  // ignored, it would be a silently wrong model. `config` must outlive this. `default_theta`: of a
+  // family whose configs may leave it out.
+  explicit RopeFields(const JsonFields& config, std::optional<double> default_theta = {});
 
   std::optional<double> number(std::string_view key) const;
+  bool is_proportional() const { return type_ == "proportional"; }
   RopeSpec make(int n_rot, bool interleaved) const;
-  // Of the leading `partial_rotary_factor` of a head, in halves.
-  RopeSpec make_partial(int d_head, double default_share) const;
+  // Of the leading `partial_rotary_factor` of a head; "proportional": of the pairs of the whole
+  // head.
+  RopeSpec make_partial(int d_head, double default_share, bool interleaved = false) const;
+  // Of a whole head, in halves. Throws Unsupported for a `partial_rotary_factor` other than 1.
+  RopeSpec make_whole(int d_head) const;
+  void refuse_partial() const;
 
   // What the attention of DeepSeek multiplies its softmax scale by: the squared magnitude that
   // `mscale_all_dim` gives any scaled RoPE.
@@ -39,6 +45,7 @@ class RopeFields {
   Llama3Scaling llama3() const;
 
   const JsonFields& config_;
+  std::optional<double> default_theta_;
   std::vector<JsonFields> objects_;  // rope_parameters and rope_scaling, where present
   std::string type_;                 // "default" when nothing says otherwise
 };

@@ -22,6 +22,19 @@ std::string_view attention_of(std::string_view name) {
   return {};
 }
 
+// "model.layers.0." of "model.layers.0.input_layernorm.weight"; empty for what is no norm of a
+// layer.
+std::string_view layer_of_norm(std::string_view name) {
+  constexpr std::string_view kLayers = ".layers.";
+  if (!name.ends_with("norm.weight")) return {};
+  const std::size_t layers = name.find(kLayers);
+  if (layers == std::string_view::npos) return {};
+  const std::size_t end = name.find('.', layers + kLayers.size());
+  const bool is_of_layer =
+      end != std::string_view::npos && name.find('.', end + 1) == name.rfind('.');
+  return is_of_layer ? name.substr(0, end + 1) : std::string_view();
+}
+
 // The module a tensor belongs to, or the tensor itself where it is not part of one.
 std::string_view module_of(std::string_view name) {
   // Scales of activations and of caches, which weights alone do not need, go with their module.
@@ -57,10 +70,11 @@ std::string_view module_of(std::string_view name) {
 }  // namespace
 
 void refuse_unread_tensors(const ModelSource& source, const ModelIndex& index) {
-  Names modules, attentions;
+  Names modules, attentions, layers;
   for_each_tensor(index.tensors, [&](const auto& tensor) {
     modules.emplace(module_of(tensor.name));
     attentions.emplace(attention_of(tensor.name));
+    layers.emplace(layer_of_norm(tensor.name));
   });
   for (const ExpertBank& bank : index.experts) {
     for (const StoredExpertBank* experts : {&bank.gate, &bank.up, &bank.down}) {
@@ -68,6 +82,7 @@ void refuse_unread_tensors(const ModelSource& source, const ModelIndex& index) {
     }
   }
   attentions.erase("");
+  layers.erase("");
 
   for (const std::string& module : modules) {
     if (has_tensor(source, module + ".bias") && !modules.contains(module + ".bias")) {
@@ -76,6 +91,10 @@ void refuse_unread_tensors(const ModelSource& source, const ModelIndex& index) {
     }
   }
   for (const auto& [name, info] : source.tensors()) {
+    if (layers.contains(layer_of_norm(name)) && !modules.contains(module_of(name))) {
+      fail(Errc::Unsupported, "{}: tensor \"{}\": this norm is not known for this kind of model",
+           source.path(), name);
+    }
     // Old exporters stored the frequencies of RoPE, which follow from the config.
     if (!attentions.contains(attention_of(name)) || name.ends_with("rotary_emb.inv_freq")) continue;
     if (!modules.contains(module_of(name))) {

@@ -1,5 +1,7 @@
 #include "io/make_reader.h"
 
+#include <system_error>
+
 #include "base/error.h"
 #include "io/pool_reader.h"
 #include "io/uring_reader.h"
@@ -37,6 +39,24 @@ std::unique_ptr<AsyncReader> make_reader(const std::vector<std::string>& paths,
          describe_uring(setup.status, setup.error));
   }
   return std::make_unique<PoolReader>(std::move(files), options, setup.status, setup.error);
+}
+
+std::string describe_read_error(int error) {
+  if (error == kEndOfFile) return "the file ends before the last byte of the read";
+  return std::generic_category().message(error);
+}
+
+ReaderStats& ReaderStats::operator+=(const ReaderStats& other) {
+  ops += other.ops;
+  failed_ops += other.failed_ops;
+  bytes += other.bytes;
+  kernel_reads += other.kernel_reads;
+  kernel_bytes += other.kernel_bytes;
+  copied_bytes += other.copied_bytes;
+  retries += other.retries;
+  fallbacks += other.fallbacks;
+  wait_ns += other.wait_ns;
+  return *this;
 }
 
 }  // namespace moeflux

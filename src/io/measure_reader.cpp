@@ -89,7 +89,7 @@ ReadSpeed measure_reader(const std::vector<std::string>& paths, const ReaderOpti
   const auto n_in_flight = static_cast<std::size_t>(measure.records_in_flight);
   const std::size_t n_buffers = std::max(n_in_flight, measure.memory_bytes / stride);
   const HugeBuffer memory(stride * n_buffers);
-  std::memset(memory.data(), 1, memory.size());  // page faults belong to no disk
+  std::memset(memory.data(), 1, memory.size());  // page faults belong to no drive
   const auto reader = make_reader(paths, options);
   if (measure.register_memory) {
     static_cast<void>(reader->register_memory(memory.bytes()));

@@ -134,7 +134,7 @@ bool Transfer::take_bytes(std::size_t n, ReaderStats& stats) {
   if (direct_) stats.copied_bytes += copy_out(wanted);
   done_ += wanted;
   if (done_ == piece_.bytes) return true;
-  // Direct I/O stops inside a block only where the file ends, or the disk gave up on it: a
+  // Direct I/O stops inside a block only where the file ends, or the drive gave up on it: a
   // byte-exact read settles it.
   if (direct_ && n % alignment_.offset != 0) {
     direct_ = false;

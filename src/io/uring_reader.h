@@ -1,6 +1,6 @@
 // Reads through io_uring: no threads of its own, many reads in flight for one system call. Reads
 // that were waiting for room in the queue start when the caller next submits or waits, so a queue
-// depth that covers one request keeps the disk busy while the caller computes.
+// depth that covers one request keeps the drive busy while the caller computes.
 #pragma once
 
 #include <cstdint>

@@ -31,7 +31,7 @@ struct Attention {
   AttentionSpec spec;
   Linear<Form> q;  // [n_heads * query_head, d_model]: per head the query rows, then the gate rows
   Linear<Form> k;  // [kv_dim, d_model]
-  Linear<Form> v;  // [kv_dim, d_model]
+  Linear<Form> v;  // [kv_dim, d_model]; empty where values are keys
   Linear<Form> o;  // [d_model, q_dim]
   typename Form::Vector q_norm;  // [d_head], or [q_dim] over the whole row
   typename Form::Vector k_norm;  // [d_head], or [kv_dim]
@@ -79,10 +79,13 @@ struct FeedForward {
 template <class Form>
 struct Moe {
   MoeSpec spec;
-  Linear<Form> router;                    // [n_experts, d_model]
-  typename Form::Vector correction_bias;  // [n_experts]
-  FeedForward<Form> shared;               // d_ff = d_shared
-  typename Form::Matrix shared_gate;      // [1, d_model]
+  typename Form::Vector router_norm;                                      // [d_model]
+  Linear<Form> router;                                                    // [n_experts, d_model]
+  typename Form::Vector correction_bias;                                  // [n_experts]
+  typename Form::Vector expert_scales;                                    // [n_experts]
+  FeedForward<Form> shared;                                               // d_ff = d_shared
+  typename Form::Matrix shared_gate;                                      // [1, d_model]
+  typename Form::Vector shared_post_norm, expert_norm, expert_post_norm;  // [d_model]
   // Biases of the routed experts, which stay in memory: [n_experts, d_expert] twice, and
   // [n_experts, d_model].
   typename Form::Vector gate_bias, up_bias, down_bias;
@@ -94,13 +97,17 @@ using Mixer = std::variant<Attention<Form>, GatedDelta<Form>, LatentAttention<Fo
 template <class Form>
 using FfnBlock = std::variant<FeedForward<Form>, Moe<Form>>;
 
-// x <- x + mixer(norm(x)); x <- x + ffn(norm(x))
+// x <- x + mixer(norm(x)); x <- (x + ffn(norm(x))) * scale, where what is added may have a norm of
+// its own
 template <class Form>
 struct Layer {
   typename Form::Vector mixer_norm;  // [d_model]
   Mixer<Form> mixer;
-  typename Form::Vector ffn_norm;  // [d_model]
+  typename Form::Vector mixer_post_norm;  // [d_model]
+  typename Form::Vector ffn_norm;         // [d_model]
   FfnBlock<Form> ffn;
+  typename Form::Vector ffn_post_norm;  // [d_model]
+  typename Form::Vector scale;          // [1]
 };
 
 // Multi-token prediction: drafts token t+2 from the trunk's output at t and the embedding of token

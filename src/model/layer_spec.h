@@ -22,12 +22,15 @@ struct AttentionSpec {
   int d_head = 0;
   bool has_output_gate = false;  // the query projection also yields a sigmoid gate for the output
   QkNorm qk_norm = QkNorm::None;
-  bool has_bias = false;      // of the query, key and value projections
-  bool has_out_bias = false;  // of the output projection
-  bool has_sinks = false;     // a learned score per head takes part in the softmax
-  int window = 0;             // a token sees itself and window - 1 before it; 0: all before it
-  RopeSpec rope = {};         // n_rot 0: no rotation
-  float scale = 0;            // of q . k
+  float qkv_limit = 0;           // normed queries, normed keys and values are clamped to it; 0: not
+  bool has_value_norm = false;   // of each head, without weights
+  bool values_are_keys = false;  // values come from the key projection, before its norm
+  bool has_bias = false;         // of the query, key and value projections
+  bool has_out_bias = false;     // of the output projection
+  bool has_sinks = false;        // a learned score per head takes part in the softmax
+  int window = 0;                // a token sees itself and window - 1 before it; 0: all before it
+  RopeSpec rope = {};            // n_rot 0: no rotation
+  float scale = 0;               // of q . k
 
   int q_dim() const { return n_heads * d_head; }
   int kv_dim() const { return n_kv_heads * d_head; }
@@ -92,6 +95,8 @@ struct RouterSpec {
   RouterScoring scoring = RouterScoring::Softmax;
   bool scores_chosen = false;        // logits choose, and only the chosen are scored
   bool has_bias = false;             // of the projection
+  bool has_norm = false;             // reads a norm of the stream that is its own
+  bool has_expert_scales = false;    // a learned factor of each expert's weight
   bool has_correction_bias = false;  // added for the choice only, not for the weights
   int n_groups = 1;
   int top_groups = 1;
@@ -114,6 +119,9 @@ struct MoeSpec {
   bool has_expert_bias = false;   // of every routed expert's three projections
   int d_shared = 0;               // 0: no shared expert
   bool shared_is_gated = false;   // the shared expert is scaled by a sigmoid of its own projection
+  // Routed experts read a norm of the stream that is their own, and what they yield and what the
+  // shared expert yields have norms, too.
+  bool has_part_norms = false;
 };
 
 using FfnSpec = std::variant<DenseFfnSpec, MoeSpec>;
@@ -121,6 +129,8 @@ using FfnSpec = std::variant<DenseFfnSpec, MoeSpec>;
 struct LayerSpec {
   MixerSpec mixer;
   FfnSpec ffn;
+  bool has_post_norms = false;  // what mixer and feed-forward add to the stream is normed first
+  bool has_scale = false;       // a learned factor of the stream after this layer
 };
 
 }  // namespace moeflux

@@ -51,13 +51,19 @@ class TensorMapper {
   }
   template <class From>
   Moe<To> operator()(const Moe<From>& t) {
-    const auto& [spec, router, correction_bias, shared, shared_gate, gate_bias, up_bias, down_bias,
+    const auto& [spec, router_norm, router, correction_bias, expert_scales, shared, shared_gate,
+                 shared_post_norm, expert_norm, expert_post_norm, gate_bias, up_bias, down_bias,
                  bank] = t;
     return {spec,
+            place_(router_norm),
             (*this)(router),
             place_(correction_bias),
+            place_(expert_scales),
             (*this)(shared),
             place_(shared_gate),
+            place_(shared_post_norm),
+            place_(expert_norm),
+            place_(expert_post_norm),
             place_(gate_bias),
             place_(up_bias),
             place_(down_bias),
@@ -65,12 +71,15 @@ class TensorMapper {
   }
   template <class From>
   Layer<To> operator()(const Layer<From>& t) {
-    const auto& [mixer_norm, mixer, ffn_norm, ffn] = t;
+    const auto& [mixer_norm, mixer, mixer_post_norm, ffn_norm, ffn, ffn_post_norm, scale] = t;
     return {
         place_(mixer_norm),
         std::visit([&](const auto& block) -> Mixer<To> { return (*this)(block); }, mixer),
+        place_(mixer_post_norm),
         place_(ffn_norm),
         std::visit([&](const auto& block) -> FfnBlock<To> { return (*this)(block); }, ffn),
+        place_(ffn_post_norm),
+        place_(scale),
     };
   }
   template <class From>

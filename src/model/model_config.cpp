@@ -50,7 +50,11 @@ class Checker {
         s.n_heads % s.n_kv_heads == 0,
         fmt::format("{} attention heads cannot share {} key-value heads", s.n_heads, s.n_kv_heads));
     size("width of the queries", std::int64_t{s.n_heads} * s.query_head());
+    that(!s.values_are_keys || s.has_value_norm, "values that are keys need a norm");
     if (s.window != 0) size("attention window", s.window, kMaxContext);
+    that(std::isfinite(s.qkv_limit) && s.qkv_limit >= 0,
+         fmt::format("the limit of queries, keys and values is {}", s.qkv_limit));
+    that(s.qkv_limit == 0 || !s.has_output_gate, "a limit of queries, and a gate among them");
     rope(s.rope, s.d_head, /*least=*/0);
     that(std::isfinite(s.scale) && s.scale > 0,
          fmt::format("the scale of the attention scores is {}", s.scale));
@@ -106,6 +110,8 @@ class Checker {
          "a correction of scores needs the scores of all experts");
     if (s.d_shared != 0) size("shared expert size", s.d_shared);
     that(!s.shared_is_gated || s.d_shared != 0, "a gate, but no shared expert");
+    that(!s.has_part_norms || (s.d_shared != 0 && !s.shared_is_gated),
+         "norms of the parts need a shared expert without a gate");
     activation(s.activation);
   }
 
@@ -123,6 +129,10 @@ void validate(const ModelConfig& config, const std::string& origin) {
   top.size("context length", config.context_length, kMaxContext);
   top.size("number of layers", config.n_layers(), kMaxLayers);
   top.that(config.norm_eps > 0 && config.norm_eps < 1, "rms_norm_eps must lie between 0 and 1");
+  top.that(std::isfinite(config.embed_scale),
+           fmt::format("the scale of the embeddings is {}", config.embed_scale));
+  top.that(std::isfinite(config.logit_cap) && config.logit_cap >= 0,
+           fmt::format("the cap of the logits is {}", config.logit_cap));
   const auto check_layer = [&](const LayerSpec& layer, std::string where) {
     const Checker checker(origin, std::move(where));
     std::visit(checker, layer.mixer);

@@ -15,6 +15,8 @@ struct ModelConfig {
   int n_vocab = 0;         // rows of the embedding; may exceed the tokenizer's ids
   int context_length = 0;  // positions the model was made for
   float norm_eps = 0;
+  float embed_scale = 1;  // of the embeddings, on their way into the stream
+  float logit_cap = 0;    // logits are cap * tanh(logit / cap); 0: as they are
   std::vector<LayerSpec> layers;
   std::optional<LayerSpec> mtp;  // the decoder layer of the multi-token-prediction head
 

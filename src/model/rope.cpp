@@ -39,6 +39,13 @@ RopeSpec make_linear_rope(double theta, int n_rot, bool interleaved, double fact
   return rope;
 }
 
+RopeSpec make_proportional_rope(double theta, int d_head, double share, double factor) {
+  RopeSpec rope = make_linear_rope(theta, d_head, /*interleaved=*/false, factor);
+  const auto n_turning = static_cast<std::size_t>(share * d_head / 2);
+  for (std::size_t i = n_turning; i < rope.inv_freq.size(); ++i) rope.inv_freq[i] = 0;
+  return rope;
+}
+
 double yarn_mscale(double factor, double mscale) {
   return factor <= 1 ? 1.0 : 0.1 * mscale * portable::log(factor) + 1.0;
 }

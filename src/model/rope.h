@@ -33,6 +33,8 @@ struct Llama3Scaling {
 
 RopeSpec make_rope(double theta, int n_rot, bool interleaved);
 RopeSpec make_linear_rope(double theta, int n_rot, bool interleaved, double factor);
+// Over the whole head, of which only the first `share` of the frequencies is not zero.
+RopeSpec make_proportional_rope(double theta, int d_head, double share, double factor);
 RopeSpec make_yarn_rope(double theta, int n_rot, bool interleaved, const YarnScaling& yarn);
 RopeSpec make_llama3_rope(double theta, int n_rot, bool interleaved, const Llama3Scaling& llama3);
 

@@ -97,11 +97,14 @@ std::vector<float> StoredVector::decode(const std::byte* bytes) const {
   std::vector<float> values(static_cast<std::size_t>(size));
   if (step == 1) {
     decode_floats(dtype, bytes + first * element, size, values.data());
-    return values;
+  } else {
+    for (std::int64_t i = 0; i < size; ++i)
+      decode_floats(dtype, bytes + (first + i * step) * element, 1,
+                    &values[static_cast<std::size_t>(i)]);
   }
-  for (std::int64_t i = 0; i < size; ++i)
-    decode_floats(dtype, bytes + (first + i * step) * element, 1,
-                  &values[static_cast<std::size_t>(i)]);
+  if (factor != 1) {
+    for (float& value : values) value *= factor;
+  }
   return values;
 }
 

@@ -51,15 +51,16 @@ struct StoredMatrix {
 // The format, and how it is stored where that is another: "bf16", "int 4-bit g128 (gptq)".
 std::string describe(const StoredMatrix& matrix);
 
-// A vector of `size` numbers in a plain float type. `shift` is added to each when it is loaded: 1
-// for the norms that a checkpoint stores zero-centred. Number i is number first + i * step of the
-// extent: of biases stored as gate, up, gate, up, ... every other one.
+// A vector of `size` numbers in a plain float type. When they are loaded each is multiplied by
+// `factor`, and then `shift` is added: 1 for the norms that a checkpoint stores zero-centred.
+// Number i is number first + i * step of the extent: of biases stored as gate, up, gate, up, ...
+// every other one.
 struct StoredVector {
   std::string name;
   DType dtype = DType::F32;
   std::int64_t size = 0;
   Extent data{};
-  float shift = 0;
+  float factor = 1, shift = 0;
   std::int64_t columns = 0;  // a matrix of rows of this many values, in memory column by column
   std::int64_t first = 0, step = 1;
 
@@ -67,7 +68,7 @@ struct StoredVector {
 
   // Every `step`-th number from `first` on, as a vector of its own.
   StoredVector every(std::int64_t first_of, std::int64_t step_of) const;
-  // The numbers that the bytes of the extent stand for.
+  // The numbers that the bytes of the extent stand for, without `shift`.
   std::vector<float> decode(const std::byte* bytes) const;
 };
 

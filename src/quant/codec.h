@@ -1,4 +1,4 @@
-// The scalar decoder of every weight format: the numerical truth that faster kernels are checked
+// The scalar decoder of every weight format: the reference that faster kernels are checked
 // against.
 #pragma once
 

@@ -172,21 +172,25 @@ class Repacker {
   }
   template <class T>
   void transpose_of() {
-    for (std::int64_t c = 0; c < to_.cols; ++c) {
-      for (std::int64_t i = 0; i < n(); ++i)
-        std::memcpy(data(i) + c * std::int64_t{sizeof(T)},
-                    from_.data + (c * how_.stored_rows + stored(i)) * std::int64_t{sizeof(T)},
-                    sizeof(T));
+    transpose_elements<T>(to_.cols);
+  }
+
+  // [n_elements, R] of T to rows of n_elements. A line of each row at a time.
+  template <class T>
+  void transpose_elements(std::int64_t n_elements) {
+    constexpr std::int64_t kSize = sizeof(T), kAtOnce = 64 / kSize;
+    for (std::int64_t first = 0; first < n_elements; first += kAtOnce) {
+      const std::int64_t end = std::min(first + kAtOnce, n_elements);
+      for (std::int64_t i = 0; i < n(); ++i) {
+        const std::byte* in = from_.data + stored(i) * kSize;
+        std::byte* out = data(i);
+        for (std::int64_t k = first; k < end; ++k)
+          std::memcpy(out + k * kSize, in + k * how_.stored_rows * kSize, sizeof(T));
+      }
     }
   }
 
-  void transpose_dwords() {
-    const std::int64_t n_dwords = dwords_of(to_.cols, format_.bits);
-    for (std::int64_t k = 0; k < n_dwords; ++k) {
-      for (std::int64_t i = 0; i < n(); ++i)
-        std::memcpy(data(i) + k * 4, from_.data + (k * how_.stored_rows + stored(i)) * 4, 4);
-    }
-  }
+  void transpose_dwords() { transpose_elements<std::uint32_t>(dwords_of(to_.cols, format_.bits)); }
 
   void unpack_awq() {
     const std::int64_t per_row = how_.stored_rows / 8;

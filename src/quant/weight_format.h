@@ -5,11 +5,11 @@
 //   F32, F16, BF16   data: rows x cols elements
 //   Affine           data: each row a little-endian, LSB-first bit stream of cols unsigned codes of
 //                    `bits` bits, up to a whole dword; scales: [rows, cols / group] of
-//                    `scale_dtype`. With the `zero`
-//                      Bias       biases like the scales;            w = scale * code + bias
-//                      MidCode    no biases;                         w = scale * (code -
-//                      2^(bits-1)) ZeroPoint  biases: [rows, cols / group] bytes; w = scale * (code
-//                      - byte)
+//                    `scale_dtype`. By `zero`:
+//   ... Bias         biases like the scales, w = scale * code + bias
+//   ... MidCode      no biases, w = scale * (code - 2^(bits - 1))
+//   ... ZeroPoint    biases: [rows, cols / group] bytes, w = scale * (code - byte)
+//
 //   Fp8Block         data: E4M3 bytes; scales: [ceil(rows / rows_per_scale), ceil(cols / block)] of
 //                    `scale_dtype`, U8 being E8M0;             w = value * scale of its block
 //   Fp4              data: as of Affine with 4 bits, each code an E2M1 number; scales:

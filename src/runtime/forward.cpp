@@ -87,7 +87,7 @@ Forward::Inputs Forward::upload_inputs(Workspace::Frame& frame) {
 
 void Forward::run_layers(std::span<const Span> batch, const std::function<bool()>& cancelled,
                          const Inputs& inputs, const View& x) {
-  backend_.embed({.table = tensors_.embed, .tokens = inputs.tokens, .out = x});
+  embed(inputs, x);
   observe_hidden(0, x);
   layer_index_ = -1;
   look_ahead(x);
@@ -114,7 +114,8 @@ void Forward::run_layers(std::span<const Span> batch, const std::function<bool()
   end_device_experts();
 }
 
-// x <- x + mixer(norm(x)); x <- x + ffn(norm(x))
+// x <- x + mixer(norm(x)); x <- (x + ffn(norm(x))) * scale, where what is added may have a norm of
+// its own
 void Forward::layer(const Layer<Resident>& layer, std::span<const Rows> rows, const View& x) {
   const Stopwatch stopwatch(layer_ns_[static_cast<std::size_t>(layer_index_)]);
   mix_in_slices(layer, rows, x);
@@ -124,7 +125,8 @@ void Forward::layer(const Layer<Resident>& layer, std::span<const Rows> rows, co
   const View y = frame.floats(x.rows, x.cols);
   norm(x, layer.ffn_norm, h);
   std::visit([&](const auto& ffn) { feed(ffn, {.x = x, .h = h, .out = y}); }, layer.ffn);
-  backend_.add({.x = y, .y = x});
+  if (!layer.ffn_post_norm.empty()) norm(y, layer.ffn_post_norm, y);
+  backend_.add({.x = y, .y = x, .scale = layer.scale});
 }
 
 // Experts want as many tokens as possible, so that each is fetched once for all of them. A mixer
@@ -159,6 +161,7 @@ void Forward::mix_in_slices(const Layer<Resident>& layer, std::span<const Rows> 
     const MixerRows mixed{slice_, h.row_range(0, n), y.row_range(0, n)};
     norm(x_slice, layer.mixer_norm, mixed.h);
     std::visit([&](const auto& mixer) { mix(mixer, mixed); }, layer.mixer);
+    if (!layer.mixer_post_norm.empty()) norm(mixed.out, layer.mixer_post_norm, mixed.out);
     backend_.add({.x = mixed.out, .y = x_slice});
   }
 }
@@ -186,7 +189,7 @@ void Forward::run_mtp(const MtpSpan& span) {
     const std::span rows(span.hidden, static_cast<std::size_t>(n * d));
     backend_.upload(std::as_bytes(rows), hidden.bytes());
   }
-  backend_.embed({.table = tensors_.embed, .tokens = inputs.tokens, .out = x});
+  embed(inputs, x);
   const float eps = config_.norm_eps;
   backend_.rms_norm({.x = x, .weight = t.embed_norm, .eps = eps, .out = pair.col_range(0, d)});
   backend_.rms_norm(
@@ -209,6 +212,11 @@ void Forward::run_mtp(const MtpSpan& span) {
   head(h.row_range(n - wanted, wanted));
   backend_.wait_for_all();
   session.commit_mtp(n);
+}
+
+void Forward::embed(const Inputs& inputs, const View& out) {
+  backend_.embed(
+      {.table = tensors_.embed, .tokens = inputs.tokens, .scale = config_.embed_scale, .out = out});
 }
 
 void Forward::norm(const View& x, const View& weight, const View& out) {
@@ -262,6 +270,8 @@ void Forward::head(const View& h) {
     const std::int64_t n = std::min(most, h.rows - first);
     backend_.matmul(
         {.weight = tensors_.head, .x = h.row_range(first, n), .y = logits.row_range(0, n)});
+    if (config_.logit_cap > 0)
+      backend_.softcap({.x = logits.row_range(0, n), .cap = config_.logit_cap});
     for (std::int64_t i = 0; i < n; ++i)
       download(logits.row_range(i, 1), logit_rows_[static_cast<std::size_t>(first + i)]);
   }

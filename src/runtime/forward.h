@@ -154,6 +154,7 @@ class Forward {
   void head(const View& h);  // of these rows, into logit_rows_
   void want_logits(float* logits, std::int64_t n_rows);
 
+  void embed(const Inputs& inputs, const View& out);
   bool is_counted() const { return experts_ == nullptr; }
   void norm(const View& x, const View& weight, const View& out);
   void observe_hidden(int index, const View& x);

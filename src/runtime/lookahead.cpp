@@ -31,7 +31,7 @@ void Forward::look_ahead(const View& x) {
   const View logits = frame.floats(x.rows, s.n_experts);
   const View ids = frame.ints(x.rows, count);
   const View weights = frame.floats(x.rows, count);
-  norm(x, layer.ffn_norm, h);
+  norm(x, s.router.has_norm ? moe->router_norm : layer.ffn_norm, h);
   backend_.matmul(product(moe->router, h, logits));
   backend_.route({.router = &s.router,
                   .logits = logits,

@@ -76,17 +76,21 @@ void Forward::feed(const Moe<Resident>& moe, const FfnRows& rows) {
   const View shared = frame.floats(n, d);
   const View shared_hidden = frame.floats(n, s.d_shared);
   const RoutedRows routed{.x = rows.x,
-                          .h = rows.h,
+                          .h = s.has_part_norms ? frame.floats(n, d) : rows.h,
                           .ids = frame.ints(n, s.top_k),
                           .lists = frame.ints(2, n_pairs),
                           .hidden = frame.floats(n_pairs, s.d_expert),
                           .out = frame.floats(n_pairs, d)};
-  const MatmulOp gates[] = {product(moe.router, rows.h, logits),
+  if (s.has_part_norms) norm(rows.x, moe.expert_norm, routed.h);
+  const View router_input = s.router.has_norm ? rows.out : rows.h;
+  if (s.router.has_norm) norm(rows.x, moe.router_norm, router_input);
+  const MatmulOp gates[] = {product(moe.router, router_input, logits),
                             {.weight = moe.shared_gate, .x = rows.h, .y = shared_gate}};
   backend_.matmuls(std::span(gates).first(s.shared_is_gated ? 2 : 1));
   backend_.route({.router = &s.router,
                   .logits = logits,
                   .correction_bias = moe.correction_bias,
+                  .expert_scales = moe.expert_scales,
                   .ids = routed.ids,
                   .weights = weights});
   observe_route(routed.ids, weights);
@@ -100,11 +104,16 @@ void Forward::feed(const Moe<Resident>& moe, const FfnRows& rows) {
   } else {
     run_experts_from_host(moe, routed);
   }
+  const bool is_sum = s.d_shared > 0 && !s.has_part_norms;
   backend_.combine({.experts = routed.out,
                     .weights = weights,
-                    .shared = s.d_shared > 0 ? shared : View{},
+                    .shared = is_sum ? shared : View{},
                     .shared_gate = s.shared_is_gated ? shared_gate : View{},
                     .out = rows.out});
+  if (!s.has_part_norms) return;
+  norm(rows.out, moe.expert_post_norm, rows.out);
+  norm(shared, moe.shared_post_norm, shared);
+  backend_.add({.x = shared, .y = rows.out});
 }
 
 namespace {

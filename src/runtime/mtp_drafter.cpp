@@ -42,7 +42,7 @@ void MtpDrafter::draft(Session& session, TokenId next, int count, std::vector<To
   feed(session, n_rows_, LogitsOf::LastToken);
   const std::int64_t certain = session.mtp_length();
   while (true) {
-    drafts.push_back(guess());
+    drafts.push_back(best_draft());
     if (static_cast<int>(drafts.size()) >= count || session.mtp_length() >= session.max_length())
       break;
     forward_.run_mtp({.session = &session,
@@ -88,7 +88,7 @@ void MtpDrafter::feed(Session& session, std::int64_t n, LogitsOf logits_of) {
   n_rows_ -= n;
 }
 
-TokenId MtpDrafter::guess() const {
+TokenId MtpDrafter::best_draft() const {
   return static_cast<TokenId>(std::max_element(logits_.begin(), logits_.begin() + n_valid_) -
                               logits_.begin());
 }

@@ -1,4 +1,4 @@
-// Guesses what follows with the model's own MTP head: from the trunk's output at a position and the
+// Drafts what follows with the model's own MTP head: from the trunk's output at a position and the
 // token after it, the head predicts the token after that, and from its own output further ones.
 //
 // The head has keys and values of its own, so it must see every position. Rows of the trunk wait
@@ -17,7 +17,7 @@ namespace moeflux {
 
 class MtpDrafter {
  public:
-  // n_valid: ids from there on are never guessed. Reserves "drafts".
+  // n_valid: ids from there on are never drafted. Reserves "drafts".
   MtpDrafter(Forward& forward, const ModelConfig& config, std::int64_t n_valid,
              MemoryBudget& budget);
 
@@ -25,10 +25,10 @@ class MtpDrafter {
   // at once; tokens it takes back afterwards are noticed.
   float* rows(Session& session, std::int64_t n);
 
-  // The head sees all rows whose next token is known, without guessing anything.
+  // The head sees all rows whose next token is known, without drafting anything.
   void catch_up(Session& session);
 
-  // At most `count` guesses of what follows the session's tokens and then `next`.
+  // At most `count` drafts of what follows the session's tokens and then `next`.
   void draft(Session& session, TokenId next, int count, std::vector<TokenId>& drafts);
 
   static std::uint64_t bytes_needed(const ModelConfig& config, std::int64_t max_tokens);
@@ -37,7 +37,7 @@ class MtpDrafter {
   float* row(std::int64_t i) { return hidden_.floats() + i * d_model_; }
   void forget_taken_back(const Session& session);
   void feed(Session& session, std::int64_t n, LogitsOf logits_of);
-  TokenId guess() const;
+  TokenId best_draft() const;
 
   Forward& forward_;
   std::int64_t d_model_, n_valid_, capacity_;

@@ -5,7 +5,7 @@
 namespace moeflux {
 namespace {
 
-// A collision only makes a bad guess.
+// A collision only makes a bad draft.
 std::uint64_t hash_of(std::span<const TokenId> ngram) {
   std::uint64_t hash = 0x9E3779B97F4A7C15u;
   for (const TokenId token : ngram) {

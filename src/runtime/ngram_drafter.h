@@ -1,4 +1,4 @@
-// Guesses what follows by what followed before: where the last tokens of a sequence occurred
+// Drafts what follows by what followed before: where the last tokens of a sequence occurred
 // earlier in it, the tokens after that occurrence are proposed. Costs next to nothing, and pays
 // where text repeats itself: code that is edited, quotations, tables.
 #pragma once
@@ -14,10 +14,10 @@ namespace moeflux {
 
 class NgramDrafter {
  public:
-  // Tokens that must agree: the more, the surer the guess; tried from the longest down.
+  // Tokens that must agree: the more, the surer the draft; tried from the longest down.
   static constexpr int kLongest = 4, kShortest = 3;
 
-  // At most `count` guesses of what follows `tokens` and then `next`, put into `drafts`. Calls for
+  // At most `count` drafts of what follows `tokens` and then `next`, put into `drafts`. Calls for
   // one sequence may extend it or cut it back in between; what changed is noticed.
   void draft(std::span<const TokenId> tokens, TokenId next, int count,
              std::vector<TokenId>& drafts);

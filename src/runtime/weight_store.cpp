@@ -24,7 +24,7 @@ std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-// Where each piece of the weights goes. What is read from the disk lies where its file offset and
+// Where each piece of the weights goes. What is read from the drive lies where its file offset and
 // its address agree modulo a block, so that it can be read straight into its place.
 class Layout {
  public:

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "server/http/router.h"
+#include "server/http/exchange.h"
 #include "server/service/model_pool.h"
 
 namespace moeflux {
@@ -71,6 +71,29 @@ class ModelAccess {
   std::shared_ptr<GenerationService> service_;
 };
 
+// Which handler answers which path. Built once, then read by any thread.
+using HttpHandler = std::function<void(const HttpRequest&, const ExchangePtr&)>;
+
+struct HttpRoute {
+  std::string method;
+  std::string pattern;  // "/v1/models/{model}": the last piece may name a parameter, taking all
+  HttpHandler handler;
+  ErrorForm error_form;
+  bool needs_key = true;
+};
+
+class HttpRouter {
+ public:
+  void add(HttpRoute route) { routes_.push_back(std::move(route)); }
+
+  // Fills the request's parameters. Throws HttpError 404, or 405 with the methods there are. HEAD
+  // finds GET.
+  const HttpRoute& find(HttpRequest& request) const;
+
+ private:
+  std::vector<HttpRoute> routes_;
+};
+
 struct ServerAppOptions {
   std::string model_id = "model";  // how clients see the model, where there is one
   std::string version = "0";
@@ -122,5 +145,16 @@ class ServerApp {
 
 // Takes as long for a wrong key as for the right one.
 bool same_key(std::string_view given, std::string_view key);
+
+// All paths that the server answers are these two (server/dialects).
+//
+// Generating text in the dialects of OpenAI (/v1/chat/completions, /v1/completions, /v1/responses,
+// also without /v1), Anthropic (/v1/messages) and Ollama (/api/..., and the greeting at /). What
+// this server cannot do is answered with 501.
+void add_dialect_routes(ServerApp& app);
+
+// Questions about the server and its models: /health, /props, /slots, /metrics, /tokenize,
+// /detokenize, /apply-template, /v1/models and /v1/models/{model}, also without /v1.
+void add_status_routes(ServerApp& app);
 
 }  // namespace moeflux

@@ -51,7 +51,7 @@ StoredExpertBank find_stacked_matrices(const ModelSource& source, const std::str
 StoredVector find_vector(const ModelSource& source, const std::string& name, std::int64_t size,
                          int count = 1);
 
-// Reads a small vector to floats (its shift applied).
+// Reads a small vector to floats (its factor and shift applied).
 std::vector<float> read_vector(const ModelSource& source, const StoredVector& vector);
 
 }  // namespace moeflux

@@ -1,5 +1,6 @@
 // Norms, rotation, sums: against double.
 #include <cmath>
+#include <span>
 
 #include <gtest/gtest.h>
 
@@ -56,6 +57,68 @@ TEST(RmsNorm, InPlaceAndZero) {
     EXPECT_NEAR(x[1], 8 / std::sqrt(12.5), 1e-6);
     EXPECT_EQ(x[2], 0.0f);  // a zero vector stays zero
     EXPECT_EQ(x[3], 0.0f);
+  });
+}
+
+TEST(RmsNorm, WithoutWeights) {
+  Random random(6);
+  const std::vector<float> x = random.floats(3 * 21), ones(21, 1.0f);
+  test::for_each_backend([&](Backend& backend, const std::string&) {
+    std::vector<float> want(x.size()), got(x.size());
+    RmsNormOp op{
+        .x = operand(x, 3), .weight = operand(ones), .eps = 1e-6f, .out = operand(want, 3)};
+    backend.rms_norm(op);
+    op.weight = {};
+    op.out = operand(got, 3);
+    backend.rms_norm(op);
+    EXPECT_EQ(got, want);
+  });
+}
+
+TEST(Add, AndScale) {
+  Random random(7);
+  const std::vector<float> x = random.floats(5 * 9), y = random.floats(5 * 9);
+  const std::vector<float> scale{0.625f};
+  test::for_each_backend([&](Backend& backend, const std::string&) {
+    std::vector<float> sum = y, scaled = y;
+    backend.add({.x = operand(x, 5), .y = operand(sum, 5)});
+    backend.add({.x = operand(x, 5), .y = operand(scaled, 5), .scale = operand(scale)});
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      EXPECT_EQ(sum[i], y[i] + x[i]);
+      EXPECT_EQ(scaled[i], sum[i] * 0.625f);
+    }
+  });
+}
+
+TEST(Softcap, AgainstDouble) {
+  Random random(8);
+  std::vector<float> x = random.floats(4 * 33, 60);
+  x[0] = 0;
+  x[1] = 1e-7f;
+  x[2] = 1e30f;
+  x[3] = -1e30f;
+  for (const float cap : {0.5f, 30.0f}) {
+    std::vector<double> want;
+    for (const float value : x) want.push_back(cap * std::tanh(static_cast<double>(value) / cap));
+    test::for_each_backend([&](Backend& backend, const std::string& what) {
+      std::vector<float> y = x;
+      backend.softcap({.x = operand(y, 4), .cap = cap});
+      expect_close(y, want, test::kKernelTolerance, what);
+      EXPECT_FLOAT_EQ(y[1], 1e-7f);
+    });
+  }
+}
+
+TEST(Embed, Scale) {
+  const std::vector<float> table{1, 2, 3, 4, 5, 6};
+  const std::vector<std::int32_t> tokens{2, 0};
+  const WeightView view{
+      .format = {}, .rows = 3, .cols = 2, .data = std::as_bytes(std::span(table)).data()};
+  test::for_each_backend([&](Backend& backend, const std::string&) {
+    std::vector<float> out(4);
+    backend.embed(
+        {.table = operand(view), .tokens = operand(tokens), .scale = 1.5f, .out = operand(out, 2)});
+    EXPECT_EQ(out, (std::vector<float>{7.5f, 9, 1.5f, 3}));
   });
 }
 
@@ -160,6 +223,14 @@ TEST(Combine, AgainstDouble) {
       });
     }
   }
+}
+
+TEST(Clamp, CutsOffAtBothEnds) {
+  test::for_each_backend([](Backend& backend, const std::string& what) {
+    std::vector<float> x{-3, -2, 0.5f, 9, 2, -2.5f, 1, 9};  // rows of 3, 4 apart
+    backend.clamp({.x = operand(x.data(), 2, 3, 4), .limit = 2});
+    EXPECT_EQ(x, (std::vector<float>{-2, -2, 0.5f, 9, 2, -2, 1, 9})) << what;
+  });
 }
 
 TEST(Add, IsExact) {

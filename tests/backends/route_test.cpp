@@ -74,6 +74,23 @@ TEST(Router, SoftmaxKeptAsItIs) {
   EXPECT_NEAR(r.weights[1], 3 * 4.0 / 15, 1e-6);
 }
 
+TEST(Router, FactorsOfExpertsComeLast) {
+  const std::vector<float> logits{0, std::log(2.0f), std::log(4.0f), std::log(8.0f)};
+  const std::vector<float> factors{5, 6, 0.5f, 3};
+  const MoeSpec spec = softmax_spec(4, 2);
+  std::vector<std::int32_t> ids(2);
+  std::vector<float> weights(2);
+  const auto backend = make_backend({.n_threads = 1});
+  backend->route({.router = &spec.router,
+                  .logits = operand(logits),
+                  .expert_scales = operand(factors),
+                  .ids = operand(ids),
+                  .weights = operand(weights)});
+  EXPECT_EQ(ids, (std::vector<std::int32_t>{3, 2}));
+  EXPECT_NEAR(weights[0], 3 * 8.0 / 12, 1e-6);
+  EXPECT_NEAR(weights[1], 0.5 * 4.0 / 12, 1e-6);
+}
+
 TEST(Router, SoftmaxOfLargeLogitsDoesNotOverflow) {
   const Routed r = run(softmax_spec(3, 2), {30000, 29999, -30000});
   EXPECT_EQ(r.ids, (std::vector<std::int32_t>{0, 1}));

@@ -47,6 +47,10 @@ INSTANTIATE_TEST_SUITE_P(Convert, ConvertFixture, testing::ValuesIn(test::fixtur
                            return name;
                          });
 
+TEST(Convert, EveryFamily) {
+  for (const std::string& path : test::family_checkpoints()) expect_exact_conversion(path);
+}
+
 TEST(Convert, DemoModels) {
   expect_exact_conversion(test::source_path("models/demo"));
   expect_exact_conversion(test::source_path("models/demo-mla"));

@@ -105,12 +105,23 @@ class TwinWriter {
   SafetensorsWriter stored_, plain_;
 };
 
-std::vector<float> logits_of(const std::string& path, std::uint64_t cache_slots) {
-  test::LoadedModel model(path, {.cache_slots = cache_slots});
+std::vector<float> logits_of(const std::string& path, std::uint64_t cache_slots,
+                             Precision precision = Precision::Exact) {
+  const auto make = [&](BackendOptions options) {
+    options.precision = precision;
+    return make_backend(options);
+  };
+  test::LoadedModel model(path, {.cache_slots = cache_slots, .make_backend = make});
   Random random(5);
   const auto tokens = random.tokens(20, model.config().n_vocab);
   Session session = model.new_session();
   return model.feed(session, tokens, 7);
+}
+
+float most(const std::vector<float>& values) {
+  float largest = 0;
+  for (const float value : values) largest = std::max(largest, std::abs(value));
+  return largest;
 }
 
 class StoredModel : public testing::TestWithParam<std::string_view> {};
@@ -126,6 +137,12 @@ TEST_P(StoredModel, ComputesWhatItsValuesCompute) {
     const std::string container = dir.file("container");
     convert(dir.path(), container, {});
     test::expect_same_bits(logits_of(container, 2), want, "container");
+    // With rounded activations: the same arithmetic, however the weights are stored.
+    const std::vector<float> rounded = logits_of(dir.path(), 0, Precision::Fine);
+    test::expect_same_bits(logits_of(dir.path(), 2, Precision::Fine), rounded, "streamed, fine");
+    test::expect_same_bits(logits_of(container, 2, Precision::Fine), rounded, "container, fine");
+    for (std::size_t i = 0; i < want.size(); ++i)
+      ASSERT_NEAR(rounded[i], want[i], 0.02 * most(want));
     const auto a = open_source(dir.path()), b = open_source(container);
     test::expect_same_model(*a, *b);
     // A container of a container is the same again.

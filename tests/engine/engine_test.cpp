@@ -202,7 +202,7 @@ TEST(EngineTest, AProfileWarmsTheNextStart) {
   EXPECT_NE(engine.profile_warning(), "");
 }
 
-// Trials begin without guesses, after some passes: a pass of two rows takes part in them.
+// Trials begin without prefetches, after some passes: a pass of two rows takes part in them.
 TEST(EngineTest, TheGovernorDecidesForPassesOfSeveralRows) {
   EngineOptions options = small_options();
   options.memory_bytes = floor_of(options) + (2 << 20);
@@ -215,9 +215,9 @@ TEST(EngineTest, TheGovernorDecidesForPassesOfSeveralRows) {
                     .tokens = std::span(tokens).subspan(at, 2),
                     .logits_of = LogitsOf::None};
     const bool off = at > 0 && engine.governor().width() == 0;
-    const std::uint64_t guessed = engine.experts().stats().guessed;
+    const std::uint64_t prefetched = engine.experts().stats().prefetched;
     engine.run({&span, 1});
-    EXPECT_EQ(engine.experts().stats().guessed == guessed, off) << at;
+    EXPECT_EQ(engine.experts().stats().prefetched == prefetched, off) << at;
     tried_without = tried_without || off;
   }
   EXPECT_TRUE(tried_without);
@@ -255,7 +255,7 @@ TEST(ActivityTest, CountsWhatLayersDid) {
   const LayerActivity total = done.total();
   EXPECT_EQ(total.hits + total.misses,
             engine.experts().stats().total().hits + engine.experts().stats().total().misses);
-  EXPECT_EQ(done.bytes_read, total.bytes);  // nothing was guessed
+  EXPECT_EQ(done.bytes_read, total.bytes);  // nothing was prefetched
 }
 
 TEST(BenchTest, MeasuresWhatItSays) {

@@ -132,9 +132,11 @@ class FakeBackend final : public Backend {
   void rms_norm(const RmsNormOp&) override { no(); }
   void matmuls(std::span<const MatmulOp>) override { no(); }
   void add(const AddOp&) override { no(); }
+  void softcap(const SoftcapOp&) override { no(); }
   void rope(const RopeOp&) override { no(); }
   void store_kv(const StoreKvOp&) override { no(); }
   void attention(const AttentionOp&) override { no(); }
+  void clamp(const ClampOp&) override { no(); }
   void short_conv(const ShortConvOp&) override { no(); }
   void gated_delta(const GatedDeltaOp&) override { no(); }
   void latent_attention(const LatentAttentionOp&) override { no(); }

@@ -28,8 +28,8 @@ struct Machine {
                        .wait_ns = static_cast<std::uint64_t>(wait_share * ns),
                        .misses = 10,
                        .bytes_read = 1000,
-                       .guessed = static_cast<std::uint64_t>(100 * width),
-                       .guesses_used = static_cast<std::uint64_t>(100 * width * precision)});
+                       .prefetched = static_cast<std::uint64_t>(100 * width),
+                       .prefetches_used = static_cast<std::uint64_t>(100 * width * precision)});
     }
     return widths;
   }
@@ -43,7 +43,7 @@ TEST(LookaheadGovernor, NeverGuessesWhenNothingWaits) {
   auto governor = LookaheadGovernor::for_top_k(8);
   Machine machine{.milliseconds = [](int) { return 10.0; }, .wait_share = 0.01};
   for (const int width : machine.run(governor, 1000)) EXPECT_EQ(width, 0);
-  EXPECT_EQ(governor.describe(), "lookahead: off, nothing waits for the disk");
+  EXPECT_EQ(governor.describe(), "lookahead: off, nothing waits for the drive");
 }
 
 TEST(LookaheadGovernor, FindsTheWidthThatPays) {
@@ -162,7 +162,7 @@ TEST(LookaheadGovernors, EachLengthOfAPassDecidesForItself) {
   EXPECT_EQ(governors.width(2), 0);
   EXPECT_EQ(governors.width(8), 8);
   EXPECT_EQ(governors.last().describe(),
-            "lookahead: 8 experts per layer, 0 % of guesses used, +67 % speed");
+            "lookahead: 8 experts per layer, 0 % of prefetches used, +67 % speed");
   run_passes(governors, 2, 1, ms);
   EXPECT_EQ(governors.last().describe(), "lookahead: off, it did not pay when tried");
 }
@@ -178,8 +178,8 @@ TEST(LookaheadGovernors, PassesAreComparedByTheirTimePerRow) {
   LookaheadGovernors governors(kChosen, kExperts);
   for (int i = 0; i < kEnoughPasses; ++i) {
     const int width = governors.width(2);
-    run_passes(governors, width > 0 ? 3 : 2, 1, [](std::int64_t n_rows, int guesses) {
-      return static_cast<double>(n_rows) * (20.0 - guesses / 2.0);
+    run_passes(governors, width > 0 ? 3 : 2, 1, [](std::int64_t n_rows, int prefetches) {
+      return static_cast<double>(n_rows) * (20.0 - prefetches / 2.0);
     });
   }
   EXPECT_EQ(governors.width(2), 8);

@@ -1,5 +1,6 @@
 #include "experts/replay.h"
 
+#include <algorithm>
 #include <array>
 #include <functional>
 #include <limits>

@@ -222,7 +222,7 @@ TEST_P(Streamer, AnEmptyRequestGivesNothing) {
   EXPECT_FALSE(request.next().has_value());
 }
 
-// Late, split and shuffled completions, with and without slots to spare, guesses and warming in
+// Late, split and shuffled completions, with and without slots to spare, prefetches and warming in
 // between, and a cache that changes its size.
 TEST_P(Streamer, RandomRequestsAlwaysGiveTheRightBytes) {
   for (std::uint64_t seed = 1; seed <= 12; ++seed) {
@@ -250,7 +250,7 @@ TEST_P(Streamer, RandomRequestsAlwaysGiveTheRightBytes) {
     }
     const BankStats total = s->stats().total();
     EXPECT_GT(total.misses, 0u);
-    EXPECT_EQ(s->stats().guessed > 0, seed % 2 == 0);
+    EXPECT_EQ(s->stats().prefetched > 0, seed % 2 == 0);
   }
 }
 
@@ -293,8 +293,8 @@ TEST_P(Streamer, AGuessThatNobodyConfirmsIsNotRead) {
   const auto s = streamer_of(10 * store().slot_bytes(), budget_, std::move(owned), 1);
   s->prefetch(2, std::vector<std::int32_t>{0, 1, 2});
   take(*s, 2, {0, 4});
-  EXPECT_EQ(s->stats().guessed, 1u);
-  EXPECT_EQ(s->stats().guesses_used, 1u);
+  EXPECT_EQ(s->stats().prefetched, 1u);
+  EXPECT_EQ(s->stats().prefetches_used, 1u);
 }
 
 TEST_P(Streamer, GoesOnReadingWhileTheCallerComputes) {
@@ -303,7 +303,7 @@ TEST_P(Streamer, GoesOnReadingWhileTheCallerComputes) {
   const auto s = streamer_of(10 * store().slot_bytes(), budget_, std::move(owned), 1);
   s->prefetch(2, std::vector<std::int32_t>{0, 1, 2});
   for (int i = 0; i < 1000 && reader.in_flight() > 0; ++i) s->keep_reading();
-  EXPECT_EQ(s->stats().guessed, 3u);
+  EXPECT_EQ(s->stats().prefetched, 3u);
   EXPECT_EQ(reader.in_flight(), 0u);
   take(*s, 2, {0, 1, 2});
   EXPECT_EQ(s->stats().banks[2].hits, 3u);
@@ -323,12 +323,12 @@ TEST_P(Streamer, AGuessThatIsUsedIsAHit) {
   s->prefetch(2, std::vector<std::int32_t>{1, 3});
   take(*s, 1, {0});
   take(*s, 2, {1, 2});
-  EXPECT_EQ(s->stats().guessed, 2u);
-  EXPECT_EQ(s->stats().guesses_used, 1u);
+  EXPECT_EQ(s->stats().prefetched, 2u);
+  EXPECT_EQ(s->stats().prefetches_used, 1u);
   EXPECT_EQ(s->stats().banks[2].hits, 1u);
   EXPECT_EQ(s->stats().banks[2].misses, 1u);
   take(*s, 2, {1});  // counted once
-  EXPECT_EQ(s->stats().guesses_used, 1u);
+  EXPECT_EQ(s->stats().prefetches_used, 1u);
 }
 
 TEST_P(Streamer, AGuessThatFailsHarmsNobody) {
@@ -336,7 +336,7 @@ TEST_P(Streamer, AGuessThatFailsHarmsNobody) {
   owned->fail_op(0, EIO);
   const auto s = streamer_of(10 * store().slot_bytes(), budget_, std::move(owned));
   s->prefetch(2, std::vector<std::int32_t>{1});
-  take(*s, 1, {0, 1, 2, 3, 4});  // the guess fails meanwhile
+  take(*s, 1, {0, 1, 2, 3, 4});  // the prefetch fails meanwhile
   take(*s, 2, {1});
   EXPECT_EQ(s->stats().banks[2].misses, 1u);
 }
@@ -348,7 +348,7 @@ TEST_P(Streamer, AReadSomebodyElseStartedMayFailAndIsTriedAgain) {
   int n_failing = 1;
   reader.fail_when([&](const ReadOp&) { return n_failing-- > 0 ? EIO : 0; });
   s->prefetch(2, std::vector<std::int32_t>{1});
-  take(*s, 2, {1, 3});  // joins the guess, which fails
+  take(*s, 2, {1, 3});  // joins the prefetch, which fails
   // An abandoned request's reads fail after it.
   n_failing = 100;
   const std::vector<std::int32_t> wanted{0, 1, 2};

@@ -2,6 +2,7 @@
 // from.
 #pragma once
 
+#include <stdexcept>
 #include <string>
 #include <vector>
 

@@ -2,40 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include "families/shapes_source.h"
 #include "families/unread_tensors.h"
 #include "support/expect_error.h"
-#include "support/paths.h"
 
 namespace moeflux {
 namespace {
 
+using test::Shapes;
 using Shape = std::vector<std::int64_t>;
-
-// A checkpoint whose tensors have shapes, and all the same bytes.
-class Shapes {
- public:
-  Shapes() : source_("model", ModelSource::Layout::Safetensors) {
-    file_ = source_.add_file(File(dir_.write("zeros", std::string(4096, '\0'))));
-  }
-
-  Shapes& add(const std::string& name, Shape shape) {
-    std::uint64_t bytes = 4;
-    for (const std::int64_t n : shape) bytes *= static_cast<std::uint64_t>(n);
-    source_.add_tensor(name, {.dtype = DType::F32,
-                              .shape = std::move(shape),
-                              .file = file_,
-                              .offset = 0,
-                              .bytes = bytes});
-    return *this;
-  }
-
-  const ModelSource& source() const { return source_; }
-
- private:
-  test::TempDir dir_;
-  ModelSource source_;
-  int file_;
-};
 
 constexpr int kModel = 12, kHeads = 4, kKvHeads = 2, kHead = 6, kExperts = 3, kExpert = 5;
 

@@ -86,4 +86,103 @@ inline constexpr const char* kKimiK2 = R"({
   "vocab_size": 163840
 })";
 
+inline constexpr const char* kQwen3Coder480B = R"({
+  "architectures": ["Qwen3MoeForCausalLM"],
+  "model_type": "qwen3_moe",
+  "attention_bias": false, "attention_dropout": 0.0, "decoder_sparse_step": 1,
+  "eos_token_id": 151645, "head_dim": 128, "hidden_act": "silu", "hidden_size": 6144,
+  "initializer_range": 0.02, "intermediate_size": 8192, "max_position_embeddings": 262144,
+  "max_window_layers": 62, "mlp_only_layers": [], "moe_intermediate_size": 2560,
+  "norm_topk_prob": true, "num_attention_heads": 96, "num_experts": 160,
+  "num_experts_per_tok": 8, "num_hidden_layers": 62, "num_key_value_heads": 8,
+  "output_router_logits": false, "qkv_bias": false, "rms_norm_eps": 1e-06, "rope_scaling": null,
+  "rope_theta": 10000000, "router_aux_loss_coef": 0.0, "shared_expert_intermediate_size": 0,
+  "sliding_window": null, "tie_word_embeddings": false, "use_cache": true, "use_qk_norm": true,
+  "use_sliding_window": false, "vocab_size": 151936
+})";
+
+inline constexpr const char* kQwen3_4B = R"({
+  "architectures": ["Qwen3ForCausalLM"],
+  "model_type": "qwen3",
+  "attention_bias": false, "attention_dropout": 0.0, "bos_token_id": 151643,
+  "eos_token_id": 151645, "head_dim": 128, "hidden_act": "silu", "hidden_size": 2560,
+  "initializer_range": 0.02, "intermediate_size": 9728, "max_position_embeddings": 40960,
+  "max_window_layers": 36, "num_attention_heads": 32, "num_hidden_layers": 36,
+  "num_key_value_heads": 8, "rms_norm_eps": 1e-06, "rope_scaling": null, "rope_theta": 1000000,
+  "sliding_window": null, "tie_word_embeddings": true, "use_cache": true,
+  "use_sliding_window": false, "vocab_size": 151936
+})";
+
+inline constexpr const char* kGlm45 = R"({
+  "architectures": ["Glm4MoeForCausalLM"],
+  "model_type": "glm4_moe",
+  "attention_bias": true, "attention_dropout": 0.0, "pad_token_id": 151329,
+  "eos_token_id": [151329, 151336, 151338], "head_dim": 128, "hidden_act": "silu",
+  "hidden_size": 5120, "partial_rotary_factor": 0.5, "initializer_range": 0.02,
+  "intermediate_size": 12288, "max_position_embeddings": 131072, "moe_intermediate_size": 1536,
+  "norm_topk_prob": true, "num_attention_heads": 96, "n_group": 1, "topk_group": 1,
+  "n_routed_experts": 160, "n_shared_experts": 1, "routed_scaling_factor": 2.5,
+  "num_experts_per_tok": 8, "first_k_dense_replace": 3, "num_hidden_layers": 92,
+  "num_key_value_heads": 8, "num_nextn_predict_layers": 1, "rms_norm_eps": 1e-05,
+  "rope_scaling": null, "rope_theta": 1000000, "tie_word_embeddings": false, "use_cache": true,
+  "use_qk_norm": true, "vocab_size": 151552
+})";
+
+inline constexpr const char* kGlm4_32B = R"({
+  "architectures": ["Glm4ForCausalLM"],
+  "model_type": "glm4",
+  "attention_bias": false, "attention_dropout": 0.0, "eos_token_id": [151329, 151336, 151338],
+  "head_dim": 128, "hidden_act": "silu", "hidden_size": 6144, "initializer_range": 0.02,
+  "intermediate_size": 23040, "max_position_embeddings": 32768, "num_attention_heads": 48,
+  "num_hidden_layers": 61, "num_key_value_heads": 2, "pad_token_id": 151329,
+  "partial_rotary_factor": 0.5, "rms_norm_eps": 1e-05, "rope_theta": 10000.0,
+  "tie_word_embeddings": false, "use_cache": true, "vocab_size": 151552
+})";
+
+inline constexpr const char* kMinimaxM2 = R"({
+  "architectures": ["MiniMaxM2ForCausalLM"],
+  "model_type": "minimax_m2",
+  "attention_dropout": 0.0, "attn_type_list": [1, 1, 1], "bos_token_id": 200034,
+  "eos_token_id": 200020, "head_dim": 128, "hidden_act": "silu", "hidden_size": 3072,
+  "initializer_range": 0.02, "intermediate_size": 1536, "layernorm_full_attention_beta": 1.0,
+  "layernorm_linear_attention_beta": 1.0, "layernorm_mlp_beta": 1.0,
+  "max_position_embeddings": 196608, "mlp_intermediate_size": 8192, "mtp_transformer_layers": 1,
+  "num_attention_heads": 48, "num_experts_per_tok": 8, "num_hidden_layers": 62,
+  "num_key_value_heads": 8, "num_local_experts": 256, "num_mtp_modules": 3,
+  "output_router_logits": false, "qk_norm_type": "per_layer",
+  "quantization_config": {"activation_scheme": "dynamic", "fmt": "float8_e4m3fn",
+    "modules_to_not_convert": ["gate", "e_score_correction_bias", "lm_head"],
+    "quant_method": "fp8", "weight_block_size": [128, 128]},
+  "rms_norm_eps": 1e-06, "rope_theta": 5000000, "rotary_dim": 64, "router_aux_loss_coef": 0.001,
+  "router_jitter_noise": 0.0, "scoring_func": "sigmoid", "shared_intermediate_size": 0,
+  "shared_moe_mode": "sigmoid", "sliding_window": null, "tie_word_embeddings": false,
+  "use_cache": true, "use_mtp": true, "use_qk_norm": true, "use_routing_bias": true,
+  "vocab_size": 200064
+})";
+
+inline constexpr const char* kMixtral8x22B = R"({
+  "architectures": ["MixtralForCausalLM"],
+  "model_type": "mixtral",
+  "attention_dropout": 0.0, "bos_token_id": 1, "eos_token_id": 2, "hidden_act": "silu",
+  "hidden_size": 6144, "initializer_range": 0.02, "intermediate_size": 16384,
+  "max_position_embeddings": 65536, "num_attention_heads": 48, "num_experts_per_tok": 2,
+  "num_hidden_layers": 56, "num_key_value_heads": 8, "num_local_experts": 8,
+  "output_router_logits": false, "rms_norm_eps": 1e-05, "rope_theta": 1000000,
+  "router_aux_loss_coef": 0.001, "sliding_window": null, "tie_word_embeddings": false,
+  "use_cache": true, "vocab_size": 32000
+})";
+
+inline constexpr const char* kOlmoe7B = R"({
+  "architectures": ["OlmoeForCausalLM"],
+  "model_type": "olmoe",
+  "attention_bias": false, "attention_dropout": 0.0, "clip_qkv": null, "eos_token_id": 50279,
+  "hidden_act": "silu", "hidden_size": 2048, "initializer_range": 0.02,
+  "intermediate_size": 1024, "max_position_embeddings": 4096, "norm_topk_prob": false,
+  "num_attention_heads": 16, "num_experts": 64, "num_experts_per_tok": 8,
+  "num_hidden_layers": 16, "num_key_value_heads": 16, "output_router_logits": false,
+  "pad_token_id": 1, "rms_norm_eps": 1e-05, "rope_scaling": null, "rope_theta": 10000.0,
+  "router_aux_loss_coef": 0.01, "tie_word_embeddings": false, "use_cache": true,
+  "vocab_size": 50304
+})";
+
 }  // namespace moeflux::test

@@ -67,6 +67,27 @@ TEST(RopeFields, SoftmaxFactorOfScaledRopeOnly) {
   EXPECT_EQ(softmax_factor_of(config), 1);
 }
 
+// Pairs reach over the whole head; the first share of them turns, as in a head that turns wholly.
+TEST(RopeFields, Proportional) {
+  Json config = parse_json(R"({"rope_parameters": {"rope_type": "proportional",
+    "rope_theta": 10000, "partial_rotary_factor": 0.25}})",
+                           "test");
+  const auto rope = [&] {
+    const JsonFields fields(config, "config.json");
+    return RopeFields(fields).make_partial(40, 1);
+  };
+  const RopeSpec whole = make_rope(1e4, 40, false);
+  RopeSpec part = rope();
+  EXPECT_EQ(part.n_rot, 40);
+  ASSERT_EQ(part.inv_freq.size(), 20u);
+  for (std::size_t i = 0; i < 20; ++i)
+    EXPECT_EQ(part.inv_freq[i], i < 5 ? whole.inv_freq[i] : 0) << i;
+  config["rope_parameters"]["factor"] = 4;
+  part = rope();
+  EXPECT_EQ(part.inv_freq[4], whole.inv_freq[4] / 4);
+  expect_refused(config, Errc::Unsupported, {"proportional"});  // where a part of heads turns
+}
+
 TEST(RopeFields, YarnWithoutItsOriginalContext) {
   Json config = deepseek();
   config["max_position_embeddings"] = 4096;
@@ -96,10 +117,11 @@ TEST(RopeFields, Llama3) {
 }
 
 TEST(RopeFields, TypesThatAreNotImplemented) {
-  for (const char* type : {"dynamic", "longrope", "proportional", "su", "ntk"}) {
+  for (const char* type : {"dynamic", "longrope", "su", "ntk"}) {
     Json config = deepseek();
     config["rope_scaling"]["type"] = type;
-    expect_refused(config, Errc::Unsupported, {type, "default, linear, llama3, yarn"});
+    expect_refused(config, Errc::Unsupported,
+                   {type, "default, linear, llama3, yarn, proportional"});
   }
 }
 

@@ -1,5 +1,6 @@
 #include "families/unread_tensors.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "families/family.h"
@@ -43,9 +44,19 @@ TEST(UnreadTensors, OthersOfAttention) {
   expect_tensor_refused("qwen-ratio3", "model.norm.weight", "model.layers.1.linear_attn.D");
 }
 
+TEST(UnreadTensors, NormsOfLayers) {
+  for (const char* name : {"post_mlp_layernorm", "pre_feedforward_layernorm", "ffn_norm"}) {
+    expect_tensor_refused("dsv3-halfsplit", "model.norm.weight",
+                          fmt::format("model.layers.1.{}.weight", name));
+    expect_tensor_refused("qwen-ratio3", "model.norm.weight",
+                          fmt::format("mtp.layers.0.{}.weight", name));
+  }
+}
+
 TEST(UnreadTensors, WhatSaysNothingNew) {
   test::EditedSource source(test::fixture_path("dsv3-halfsplit"));
   source.copy("model.norm.weight", "model.layers.1.self_attn.rotary_emb.inv_freq")
+      .copy("model.norm.weight", "model.layers.9.post_mlp_layernorm.weight")
       .copy("model.norm.weight", "vision_tower.layers.1.self_attn.q_proj.bias");
   EXPECT_NO_THROW(describe_model(*source.build()));
 }

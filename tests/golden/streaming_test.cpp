@@ -1,5 +1,5 @@
 // How experts get into memory never changes a logit: every source, reader, policy, cache size,
-// order of completion, guess and resize gives the same bits as a model that is wholly resident.
+// order of completion, prefetch and resize gives the same bits as a model that is wholly resident.
 #include <algorithm>
 
 #include <gtest/gtest.h>

@@ -7,7 +7,8 @@
 A file is named in backquotes: by its path from the root (`src/engine/engine.cpp`), from src/ or
 include/ (`engine/decoder.h`), or by its name alone (`decoder.h`). `*` stands for anything, `{h,cpp}`
 for each; what follows a space is not looked at, so commands count too. A folder ends with a slash or
-begins at the root. Links to files are checked as well. Blocks of code are not.
+begins at the root. Links to files are checked as well. Blocks of code are not, but for the table of
+folders in docs/ARCHITECTURE.md. Every step of a walk there begins with a file below src/.
 """
 
 import fnmatch
@@ -19,6 +20,7 @@ import tempfile
 
 SOURCES = (".h", ".hpp", ".cpp", ".py", ".sh", ".cmake")
 SKIPPED = {".git", "build", "__pycache__"}
+MIN_STEPS = 3  # of all walks together
 
 
 class Tree:
@@ -80,6 +82,34 @@ def problems(tree, document):
                 yield f"{document}:{number}: there is no {link}"
 
 
+def steps_of(text):
+    """(line, step) for the numbered steps of the walks."""
+    in_walks = False
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.startswith("## "):
+            in_walks = line.startswith("## Walks")
+        if in_walks and re.match(r"\d+\. ", line):
+            yield number, line
+
+
+def architecture_problems(tree, document):
+    text = (tree.root / document).read_text()
+    steps = list(steps_of(text))
+    if len(steps) < MIN_STEPS:
+        yield f"{document}: the walks have {len(steps)} steps, fewer than {MIN_STEPS}"
+    for number, step in steps:
+        match = re.match(r"\d+\. `([^`]+)` \w", step)
+        if not match or not tree.has(f"src/{match[1]}") or not match[1].endswith(SOURCES):
+            yield f"{document}:{number}: this step does not begin with a file below src/: {step}"
+    folders = set(re.findall(r"^(src/[\w/]+)/  ", text, re.M)) | set(re.findall(r" (text/\w+)/:", text))
+    for folder in sorted(folders):
+        if not tree.has(folder) and not tree.has(f"src/{folder}"):
+            yield f"{document}: there is no folder {folder}"
+    for folder in sorted(tree.parts - {"moeflux"}):
+        if f"src/{folder}" not in folders:
+            yield f"{document}: the table of folders lacks src/{folder}"
+
+
 def documents(tree):
     yield from ("README.md", "CONTRIBUTING.md", "bench/PROTOCOL.md")
     yield from sorted(path for path in tree.paths if fnmatch.fnmatch(path, "docs/*.md"))
@@ -88,6 +118,7 @@ def documents(tree):
 def check(root):
     tree = Tree(root)
     found = [each for document in documents(tree) for each in problems(tree, document)]
+    found += architecture_problems(tree, "docs/ARCHITECTURE.md")
     for each in found:
         print(each)
     print(f"{len(found)} named files are missing")
@@ -114,6 +145,21 @@ def self_test():
                                         "```\n`gone.h`\n```\n`gone.h --option` [w](https://w.org/x.md)\n")
         found = list(problems(tree, "docs/A.md"))
         assert found == ["docs/A.md:1: there is no B.md", "docs/A.md:5: there is no gone.h"], found
+
+        good_walk = "```\nsrc/engine/  x\n```\n## Walks\n" + "1. `engine/engine.cpp` opens it.\n" * MIN_STEPS
+        for text, expected in (
+                (good_walk, []),
+                (good_walk + "4. `engine/gone.cpp` goes.\n", ["docs/A.md:8: this step"]),
+                (good_walk + "4. `moeflux/moeflux.h` is no file of src.\n", ["docs/A.md:8: this step"]),
+                (good_walk + "4. It names no file.\n", ["docs/A.md:8: this step"]),
+                (good_walk + "## Else\n1. It names no file.\n", []),
+                (good_walk.replace("## Walks", "## Else"), ["docs/A.md: the walks have 0 steps"]),
+                (good_walk.replace("src/engine/", "src/io/"),
+                 ["docs/A.md: there is no folder src/io", "docs/A.md: the table of folders lacks src/engine"])):
+            (root / "docs/A.md").write_text(text)
+            found = list(architecture_problems(tree, "docs/A.md"))
+            assert len(found) == len(expected), (text, found)
+            assert all(f.startswith(e) for f, e in zip(found, expected)), (text, found)
     print("self-test passed")
     return 0
 

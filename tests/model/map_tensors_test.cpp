@@ -61,14 +61,20 @@ Layer<Stored> full_layer() {
                                   .k_norm = vector("k_norm"),
                                   .sinks = vector("sinks")};
   layer.ffn = Moe<Stored>{.spec = {.has_expert_bias = true},
+                          .router_norm = vector("router_norm"),
                           .router = biased("router"),
                           .correction_bias = vector("correction"),
+                          .expert_scales = vector("expert_scales"),
                           .shared = {{}, biased("gate"), biased("up"), biased("down")},
                           .shared_gate = matrix("shared_gate"),
+                          .shared_post_norm = vector("shared_post_norm"),
+                          .expert_norm = vector("expert_norm"),
+                          .expert_post_norm = vector("expert_post_norm"),
                           .gate_bias = vector("gate_bias"),
                           .up_bias = vector("up_bias"),
                           .down_bias = vector("down_bias"),
                           .bank = 3};
+  layer.scale = vector("scale");
   return layer;
 }
 
@@ -107,13 +113,32 @@ TEST(MapTensors, VisitsPartsOfAModel) {
   EXPECT_TRUE(names(ModelTensors<Stored>{}).empty());
 }
 
+TEST(MapTensors, VisitsNormsOfWhatIsAdded) {
+  Layer<Stored> layer = attention_layer();
+  layer.mixer_post_norm = vector("mixer_post_norm");
+  layer.ffn_post_norm = vector("ffn_post_norm");
+  EXPECT_EQ(names(layer),
+            (std::vector<std::string>{"mixer_norm", "q", "k", "v", "o", "q_norm", "k_norm",
+                                      "mixer_post_norm", "ffn_norm", "router", "gate", "up", "down",
+                                      "ffn_post_norm"}));
+}
+
 TEST(MapTensors, VisitsBiasesAndSinks) {
-  EXPECT_EQ(names(full_layer()),
-            (std::vector<std::string>{
-                "q",           "q.bias",     "k",           "k.bias",    "v",       "v.bias",
-                "o",           "o.bias",     "q_norm",      "k_norm",    "sinks",   "router",
-                "router.bias", "correction", "gate",        "gate.bias", "up",      "up.bias",
-                "down",        "down.bias",  "shared_gate", "gate_bias", "up_bias", "down_bias"}));
+  EXPECT_EQ(names(full_layer()), (std::vector<std::string>{"q",           "q.bias",
+                                                           "k",           "k.bias",
+                                                           "v",           "v.bias",
+                                                           "o",           "o.bias",
+                                                           "q_norm",      "k_norm",
+                                                           "sinks",       "router_norm",
+                                                           "router",      "router.bias",
+                                                           "correction",  "expert_scales",
+                                                           "gate",        "gate.bias",
+                                                           "up",          "up.bias",
+                                                           "down",        "down.bias",
+                                                           "shared_gate", "shared_post_norm",
+                                                           "expert_norm", "expert_post_norm",
+                                                           "gate_bias",   "up_bias",
+                                                           "down_bias",   "scale"}));
 }
 
 // A form in which every slot is the name of the tensor that came to it.
@@ -163,6 +188,12 @@ TEST(MapTensors, BiasesAndSinksGetTheirOwn) {
   EXPECT_EQ(moe.shared.up.bias, "up.bias");
   EXPECT_EQ(moe.shared.down.bias, "down.bias");
   EXPECT_EQ(moe.shared_gate, "shared_gate");
+  EXPECT_EQ(moe.router_norm, "router_norm");
+  EXPECT_EQ(moe.expert_scales, "expert_scales");
+  EXPECT_EQ(moe.shared_post_norm, "shared_post_norm");
+  EXPECT_EQ(moe.expert_norm, "expert_norm");
+  EXPECT_EQ(moe.expert_post_norm, "expert_post_norm");
+  EXPECT_EQ(layer.scale, "scale");
   EXPECT_EQ(moe.gate_bias, "gate_bias");
   EXPECT_EQ(moe.up_bias, "up_bias");
   EXPECT_EQ(moe.down_bias, "down_bias");

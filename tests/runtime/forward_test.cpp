@@ -158,6 +158,21 @@ INSTANTIATE_TEST_SUITE_P(Forward, MtpFixtures,
                          testing::Values("dsv3-halfsplit", "mlx-qwen-mixed", "qwen-ratio3"),
                          test_name);
 
+TEST(Forward, EveryFamily) {
+  for (const std::string& path : test::family_checkpoints()) {
+    const std::vector<std::int32_t> prompt = test::golden_prompt(path + "/golden.safetensors");
+    const auto logits = [&](const LoadOptions& options, std::int64_t chunk) {
+      LoadedModel model(path, options);
+      Session session = model.new_session();
+      return model.feed(session, prompt, chunk);
+    };
+    const std::vector<float> want = logits({}, 0);
+    expect_same_bits(want, logits({.n_threads = 2}, 7), path + ", 2 threads, pieces of 7");
+    expect_same_bits(want, logits({.isa = "scalar", .cache_slots = 1}, 1),
+                     path + ", scalar, 1 slot");
+  }
+}
+
 // Mixers take long passes in slices: where those end changes nothing.
 TEST(Forward, LongPasses) {
   const std::int64_t n = 2 * kMixerSlice + 37;

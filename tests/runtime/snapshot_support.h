@@ -137,12 +137,12 @@ inline Memory memory_of(const Session& session) {
   Memory memory{.tokens = {session.tokens().begin(), session.tokens().end()},
                 .mtp_start = session.mtp_start(),
                 .mtp_length = session.mtp_length(),
-                .kv = Bytes(kv_image_bytes(session, session.length())),
-                .mtp = Bytes(mtp_image_bytes(session, session.mtp_length())),
+                .kv = Bytes(rows_image_bytes(kv_caches(session), session.length())),
+                .mtp = Bytes(rows_image_bytes(mtp_caches(session), session.mtp_length())),
                 .recurrent = Bytes(recurrent_image_bytes(session)),
                 .checkpoints = session.checkpoints()};
-  export_kv(session, 0, session.length(), memory.kv);
-  export_mtp(session, 0, session.mtp_length(), memory.mtp);
+  export_rows(session.backend(), kv_caches(session), 0, session.length(), memory.kv);
+  export_rows(session.backend(), mtp_caches(session), 0, session.mtp_length(), memory.mtp);
   export_recurrent(session, memory.recurrent);
   return memory;
 }

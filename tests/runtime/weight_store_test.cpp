@@ -7,11 +7,14 @@
 
 #include "families/family.h"
 #include "io/make_reader.h"
+#include "source/read_matrix.h"
 #include "source/tensor_lookup.h"
 #include "support/expect_error.h"
 #include "support/fake_reader.h"
 #include "support/loaded_model.h"
 #include "support/paths.h"
+#include "support/stored_formats.h"
+#include "support/test_device.h"
 
 namespace moeflux {
 namespace {
@@ -95,6 +98,48 @@ TEST(WeightStore, ATiedHeadIsTheEmbedding) {
   const WeightStore weights(*source, model.index.tensors, *reader, test::host_backend(), budget,
                             {});
   EXPECT_EQ(weights.tensors().head.data, weights.tensors().embed.data);
+}
+
+// Matrices of every format, into memory that the host reaches and into a device's.
+TEST(WeightStore, RepacksWhatIsNotStoredInRows) {
+  for (const std::string_view format : test::stored_formats()) {
+    SCOPED_TRACE(format);
+    const test::TempDir dir;
+    test::Random random(41);
+    test::SafetensorsWriter writer;
+    test::add_stored(writer, random, format, "embed", 64, 96, 32);
+    test::add_stored(writer, random, format, "head", 72, 32, 32);
+    writer.add_f32("norm", {96}, random.floats(96));
+    writer.write(dir.file("model.safetensors"));
+    dir.write("config.json", dump_json(test::format_config(format, 32)));
+    const auto source = open_source(dir.path());
+    ModelTensors<Stored> stored;
+    stored.embed = find_matrix(*source, "embed", 64, 96);
+    stored.head = find_matrix(*source, "head", 72, 32)
+                      .pick({{.first = 3, .take = 2, .stride = 4, .count = 17}});
+    stored.final_norm = find_vector(*source, "norm", 96);
+    test::TestDevice device(make_backend({.isa = "scalar", .n_threads = 1}, "cpu"), {});
+    for (Backend* backend : {&test::host_backend(), static_cast<Backend*>(&device)}) {
+      MemoryBudget budget(1 << 30);
+      const auto reader = make_reader(source->disk_paths());
+      const WeightStore weights(*source, stored, *reader, *backend, budget, {});
+      const auto expect_planes = [&](const StoredMatrix& matrix, const Weight& got) {
+        const LoadedMatrix want(*source, matrix);
+        const auto expect_plane = [&](std::span<const std::byte> plane, std::uint64_t offset) {
+          std::vector<std::byte> bytes(plane.size());
+          if (bytes.empty()) return;
+          backend->download({got.buffer, offset, bytes.size()}, bytes);
+          EXPECT_EQ(std::memcmp(bytes.data(), plane.data(), bytes.size()), 0) << matrix.name;
+        };
+        EXPECT_EQ(got.format, matrix.format);
+        expect_plane(want.data(), got.data);
+        expect_plane(want.scales(), got.scales);
+        expect_plane(want.biases(), got.biases);
+      };
+      expect_planes(stored.embed, weights.tensors().embed);
+      expect_planes(stored.head, weights.tensors().head);
+    }
+  }
 }
 
 TEST(WeightStore, RefusesMoreThanTheBudget) {

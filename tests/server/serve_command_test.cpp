@@ -2,6 +2,7 @@
 #include <csignal>
 #include <filesystem>
 #include <regex>
+#include <stdexcept>
 #include <thread>
 
 #include <gtest/gtest.h>

@@ -79,6 +79,35 @@ std::vector<std::string> fixture_names() {
   return names;
 }
 
+std::vector<std::string> golden_checkpoints(const std::string& directory) {
+  std::vector<std::string> names;
+  if (!directory_exists(directory)) return names;
+  const auto is_read = [](const std::string& type) {
+    return std::any_of(families().begin(), families().end(), [&](const Family* family) {
+      const auto& types = family->model_types;
+      return std::find(types.begin(), types.end(), type) != types.end();
+    });
+  };
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    const std::string path = entry.path().string();
+    if (!file_exists(path + "/golden.safetensors") || !file_exists(path + "/config.json")) continue;
+    const Json config = read_json_file(path + "/config.json");
+    if (is_read(config.value("model_type", ""))) names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::vector<std::string> family_checkpoints() {
+  std::vector<std::string> paths;
+  for (const char* folder : {"families", "fixtures"}) {
+    const std::string directory = data_path(folder);
+    for (const std::string& name : golden_checkpoints(directory))
+      paths.push_back(directory + "/" + name);
+  }
+  return paths;
+}
+
 std::vector<std::int32_t> golden_prompt(const std::string& golden_path, const std::string& key) {
   const auto file = open_tensor_file(golden_path);
   const TensorInfo* info = file->find(key);

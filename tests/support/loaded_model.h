@@ -73,6 +73,11 @@ Backend& host_backend();
 // The checkpoints of tests/fixtures that have golden values, and the prompt in the golden file of
 // one.
 std::vector<std::string> fixture_names();
+// The folders of `directory` that hold a checkpoint of a family we read, and golden values. None
+// where there is no such directory.
+std::vector<std::string> golden_checkpoints(const std::string& directory);
+// The paths of all those that tests/data and the archives of tests/fixtures unpack to.
+std::vector<std::string> family_checkpoints();
 std::vector<std::int32_t> golden_prompt(const std::string& golden_path,
                                         const std::string& key = "ids");
 

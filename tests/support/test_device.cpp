@@ -112,7 +112,13 @@ void resolve(MatmulOp& op) {
   resolve_all(op.weight, op.bias, op.x, op.y);
 }
 void resolve(AddOp& op) {
-  resolve_all(op.x, op.y);
+  resolve_all(op.x, op.y, op.scale);
+}
+void resolve(SoftcapOp& op) {
+  resolve_all(op.x);
+}
+void resolve(ClampOp& op) {
+  resolve_all(op.x);
 }
 void resolve(RopeOp& op) {
   resolve_all(op.x, op.positions);
@@ -143,7 +149,7 @@ void resolve(FfnOp& op) {
               op.rows_out, op.hidden, op.y);
 }
 void resolve(RouteOp& op) {
-  resolve_all(op.logits, op.correction_bias, op.ids, op.weights);
+  resolve_all(op.logits, op.correction_bias, op.expert_scales, op.ids, op.weights);
 }
 void resolve(CombineOp& op) {
   resolve_all(op.experts, op.weights, op.shared, op.shared_gate, op.out);

@@ -66,6 +66,8 @@ class TestDevice final : public Backend {
   void rms_norm(const RmsNormOp& op) override { enqueue_op(op, &Backend::rms_norm); }
   void matmuls(std::span<const MatmulOp> ops) override;
   void add(const AddOp& op) override { enqueue_op(op, &Backend::add); }
+  void clamp(const ClampOp& op) override { enqueue_op(op, &Backend::clamp); }
+  void softcap(const SoftcapOp& op) override { enqueue_op(op, &Backend::softcap); }
   void rope(const RopeOp& op) override { enqueue_op(op, &Backend::rope); }
   void store_kv(const StoreKvOp& op) override { enqueue_op(op, &Backend::store_kv); }
   void attention(const AttentionOp& op) override { enqueue_op(op, &Backend::attention); }

@@ -139,8 +139,12 @@ void CpuBackend::embed(const EmbedOp& op) {
   // A table that is also the head lies as products want it.
   const auto decode = table.format.is_interleaved ? decode_row : kernels_.decode_row;
   pool_.parallel_for(op.out.rows, 8, [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t i = begin; i < end; ++i)
-      decode(table, ints(op.tokens)[i], floats(op.out) + i * op.out.stride);
+    for (std::int64_t i = begin; i < end; ++i) {
+      float* out = floats(op.out) + i * op.out.stride;
+      decode(table, ints(op.tokens)[i], out);
+      if (op.scale == 1) continue;
+      for (std::int64_t c = 0; c < op.out.cols; ++c) out[c] *= op.scale;
+    }
   });
 }
 
@@ -153,7 +157,11 @@ void CpuBackend::rms_norm(const RmsNormOp& op) {
       float* out = floats(op.out) + i * op.out.stride;
       const float mean_square = kernels_.dot(x, x, d) / static_cast<float>(d);
       const float inverse = 1.0f / std::sqrt(mean_square + op.eps);
-      for (std::int64_t c = 0; c < d; ++c) out[c] = x[c] * inverse * weight[c];
+      if (weight == nullptr) {
+        for (std::int64_t c = 0; c < d; ++c) out[c] = x[c] * inverse;
+      } else {
+        for (std::int64_t c = 0; c < d; ++c) out[c] = x[c] * inverse * weight[c];
+      }
     }
   });
 }
@@ -164,6 +172,31 @@ void CpuBackend::add(const AddOp& op) {
   float* y = floats(op.y);
   pool_.parallel_for(op.x.size(), 1 << 14, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t i = begin; i < end; ++i) y[i] += x[i];
+    if (op.scale.empty()) return;
+    const float scale = *floats(op.scale);
+    for (std::int64_t i = begin; i < end; ++i) y[i] *= scale;
+  });
+}
+
+void CpuBackend::softcap(const SoftcapOp& op) {
+  const double cap = op.cap;
+  pool_.parallel_for(op.x.rows, 1, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      float* x = floats(op.x) + i * op.x.stride;
+      for (std::int64_t c = 0; c < op.x.cols; ++c) {
+        const double tanh = 1 - 2 / (portable::exp(2 * (x[c] / cap)) + 1);
+        x[c] = static_cast<float>(cap * tanh);
+      }
+    }
+  });
+}
+
+void CpuBackend::clamp(const ClampOp& op) {
+  pool_.parallel_for(op.x.rows, 64, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      float* x = floats(op.x) + i * op.x.stride;
+      for (std::int64_t c = 0; c < op.x.cols; ++c) x[c] = std::clamp(x[c], -op.limit, op.limit);
+    }
   });
 }
 

@@ -62,6 +62,8 @@ class CpuBackend final : public Backend {
   void rms_norm(const RmsNormOp& op) override;
   void matmuls(std::span<const MatmulOp> ops) override;
   void add(const AddOp& op) override;
+  void clamp(const ClampOp& op) override;
+  void softcap(const SoftcapOp& op) override;
   void rope(const RopeOp& op) override;
   void store_kv(const StoreKvOp& op) override;
   void attention(const AttentionOp& op) override;

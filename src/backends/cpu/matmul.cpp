@@ -19,7 +19,7 @@ namespace {
 constexpr std::int64_t kTransposedRows = 32;  // decoded at once, where all outputs take each
 constexpr std::int64_t kDecodedRows = 12;  // decoded at once: a multiple of what any kernel takes
 
-// Weight rows per task: enough work to be worth a hand-over, enough tasks to share.
+// Weight rows per task: enough work to be worth a dispatch, enough tasks to share.
 std::int64_t rows_per_task(std::int64_t rows, std::int64_t cols, int n_threads) {
   const std::int64_t by_work =
       std::max<std::int64_t>(1, (1 << 14) / std::max<std::int64_t>(1, cols));
@@ -93,7 +93,7 @@ void add_to(const float* x, float* y, std::int64_t n) {
 }  // namespace
 
 void CpuBackend::matmuls(std::span<const MatmulOp> ops) {
-  constexpr std::int64_t kFewRows = 8;  // with more, a product is worth a hand-over of its own
+  constexpr std::int64_t kFewRows = 8;  // with more, a product is worth a dispatch of its own
   MOEFLUX_ASSERT(ops.size() <= kMostMatmuls);
   std::array<HostMatmul, kMostMatmuls> all;
   std::transform(ops.begin(), ops.end(), all.begin(),

@@ -67,6 +67,7 @@ void few_centered(const RoundedLayout& layout, const RoundedTile& tile, const We
     __m512 part[N];
 #pragma GCC unroll 4
     for (int i = 0; i < N; ++i) part[i] = _mm512_setzero_ps();
+    if (Cols == 16) _mm_prefetch(at(tile.scales, g * kTileRows + kAhead / 4), kAheadHint);
     for (; g < end; ++g) {
       __m512i sums[kChains][Digits][N];
 #pragma GCC unroll 8

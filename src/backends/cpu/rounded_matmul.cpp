@@ -16,7 +16,7 @@ std::int64_t rounded_per_task(std::int64_t cols) {
 }
 
 // Weight rows per task, for a product with n rows of activations that is one of several, with as
-// much work as n_rows of it have in all: enough work to be worth a hand-over and to get a stream
+// much work as n_rows of it have in all: enough work to be worth a dispatch and to get a stream
 // through memory going, enough tasks to share evenly.
 std::int64_t rows_per_task(const WeightView& w, std::int64_t n, std::int64_t n_rows,
                            int n_threads) {

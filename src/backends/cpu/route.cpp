@@ -65,8 +65,8 @@ void score(RouterScoring scoring, const float* logits, std::size_t n, std::vecto
 }
 
 void route_token(const RouterSpec& router, std::span<const float> logits,
-                 const float* correction_bias, std::span<std::int32_t> ids, float* weights,
-                 RouterScratch& s) {
+                 const float* correction_bias, const float* expert_scales,
+                 std::span<std::int32_t> ids, float* weights, RouterScratch& s) {
   if (router.scores_chosen) {
     s.choice.assign(logits.begin(), logits.end());
   } else {
@@ -93,6 +93,7 @@ void route_token(const RouterSpec& router, std::span<const float> logits,
   for (std::size_t slot = 0; slot < ids.size(); ++slot) {
     if (router.normalize) weights[slot] /= sum;
     weights[slot] *= router.scale;
+    if (expert_scales != nullptr) weights[slot] *= expert_scales[ids[slot]];
   }
 }
 
@@ -107,7 +108,8 @@ void CpuBackend::route(const RouteOp& op) {
       route_token(
           *op.router,
           {floats(op.logits) + i * op.logits.stride, static_cast<std::size_t>(op.logits.cols)},
-          floats(op.correction_bias), {ints(op.ids) + i * top_k, static_cast<std::size_t>(top_k)},
+          floats(op.correction_bias), floats(op.expert_scales),
+          {ints(op.ids) + i * top_k, static_cast<std::size_t>(top_k)},
           floats(op.weights) + i * top_k, router_scratch_[static_cast<std::size_t>(worker)]);
     }
   };

@@ -20,10 +20,6 @@ std::string_view trim_right(std::string_view text) {
   return text.substr(0, text.find_last_not_of(" \t\r") + 1);
 }
 
-bool ends_with(std::string_view text, std::string_view end) {
-  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
-}
-
 // Two backslashes at the end are two backslashes.
 bool continues(std::string_view line) {
   const std::size_t last = line.find_last_not_of('\\');
@@ -49,7 +45,7 @@ std::optional<std::string> InputAssembler::add(std::string_view line) {
   }
   if (open_ == Open::Quotes) {
     const std::string_view text = trim_right(line);
-    if (ends_with(text, kQuotes)) {
+    if (text.ends_with(kQuotes)) {
       text_ += text.substr(0, text.size() - kQuotes.size());
       return complete();
     }

@@ -18,6 +18,7 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "base/utf8.h"
 #include "cli/terminal/interrupt.h"
 #include "cli/terminal/terminal.h"
@@ -108,10 +109,8 @@ ChatHistory::ChatHistory(std::string path) : path_(std::move(path)) {
   if (path_.empty() || !file_exists(path_)) return;
   try {
     const std::string text = read_text_file(path_, kMaxFile);
-    for (std::size_t at = 0; at < text.size();) {
-      const std::size_t end = std::min(text.find('\n', at), text.size());
-      if (end > at) entries_.push_back(unescape(std::string_view(text).substr(at, end - at)));
-      at = end + 1;
+    for (const std::string& line : split(text, '\n')) {
+      if (!line.empty()) entries_.push_back(unescape(line));
     }
     const bool grown = entries_.size() >= 2 * kMaxEntries;
     if (entries_.size() > kMaxEntries)

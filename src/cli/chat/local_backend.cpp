@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "base/error.h"
+#include "base/stopwatch.h"
 #include "cli/conversation.h"
 #include "cli/options/model_options.h"
 #include "cli/reports/run_stats.h"
@@ -13,21 +14,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
 ChatEnd end_of(StopReason reason) {
-  switch (reason) {
-    case StopReason::MaxTokens:
-      return ChatEnd::Length;
-    case StopReason::ContextFull:
-      return ChatEnd::ContextFull;
-    case StopReason::Cancelled:
-      return ChatEnd::Stopped;
-    default:
-      return ChatEnd::Complete;
-  }
+  if (reason == StopReason::MaxTokens) return ChatEnd::Length;
+  if (reason == StopReason::ContextFull) return ChatEnd::ContextFull;
+  return reason == StopReason::Cancelled ? ChatEnd::Stopped : ChatEnd::Complete;
 }
 
 // Passes pieces of a reply on to whoever shows them, and keeps them.

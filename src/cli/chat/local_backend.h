@@ -1,5 +1,5 @@
 // Answers of a model in this process. One session of the engine lives as long as the chat: each
-// turn goes on from the longest beginning that the session, one of its checkpoints or the prefix
+// turn goes on from the longest prefix that the session, one of its checkpoints or the prefix
 // store holds, so that only what is new is read.
 #pragma once
 

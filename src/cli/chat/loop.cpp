@@ -147,7 +147,7 @@ std::optional<ChatLoop::Message> ChatLoop::read_message() {
         continue;
       case InputEnd::EndOfInput:
         quits_ = true;
-        if (chat_.interactive()) print("\n");
+        if (chat_.interactive()) write_stdout("\n");
         text = chat_.interactive() ? std::nullopt : assembler.finish();
         if (!text) return std::nullopt;
         break;
@@ -166,9 +166,9 @@ bool ChatLoop::on_interrupt() {
     return false;
   }
   last_interrupt_ = now;
-  print(styled("(Ctrl-C again or Ctrl-D ends the chat)", Style::Dim,
-               chat_.general.color_on_stdout()) +
-        "\n");
+  write_stdout(styled("(Ctrl-C again or Ctrl-D ends the chat)", Style::Dim,
+                      chat_.general.color_on_stdout()) +
+               "\n");
   return true;
 }
 
@@ -195,7 +195,7 @@ void ChatLoop::answer() {
 void ChatLoop::execute(const SlashCommand& command) {
   switch (command.kind) {
     case Slash::Help:
-      return print(slash_help());
+      return write_stdout(slash_help());
     case Slash::Clear:
       return start_new();
     case Slash::System:
@@ -205,14 +205,14 @@ void ChatLoop::execute(const SlashCommand& command) {
     case Slash::Load:
       return load(command.rest);
     case Slash::Sessions:
-      return print(session_list(chat_.store));
+      return write_stdout(session_list(chat_.store));
     case Slash::Set:
       return change(command.rest);
     case Slash::Show:
-      return print(description());
+      return write_stdout(description());
     case Slash::Stats:
-      if (!chat_.last_reply) return print("nothing was answered yet\n");
-      return print(stats_line(*chat_.last_reply) + "\n" + chat_.backend.statistics());
+      if (!chat_.last_reply) return write_stdout("nothing was answered yet\n");
+      return write_stdout(stats_line(*chat_.last_reply) + "\n" + chat_.backend.statistics());
     case Slash::Retry:
       return retry();
     case Slash::Undo:
@@ -229,14 +229,14 @@ void ChatLoop::start_new() {
   chat_.session.name = chat_.store.new_name();
   chat_.session.set_system(system, chat_.backend.model());
   chat_.last_reply.reset();
-  print(fmt::format("a new conversation: {}\n", chat_.session.name));
+  write_stdout(fmt::format("a new conversation: {}\n", chat_.session.name));
 }
 
 void ChatLoop::load(const std::string& name) {
   if (name.empty()) fail(Errc::BadInput, "/load needs a name; /sessions lists them");
   chat_.session = chat_.store.load(name);
   chat_.last_reply.reset();
-  print(fmt::format("{}: {} messages\n", name, chat_.session.messages.size()));
+  write_stdout(fmt::format("{}: {} messages\n", name, chat_.session.messages.size()));
   if (chat_.interactive()) show_conversation();
 }
 
@@ -252,21 +252,22 @@ void ChatLoop::save_as(const std::string& name) {
   named.name = name;
   chat_.store.save(named);
   chat_.session = std::move(named);
-  print(fmt::format("saved as {}\n", name));
+  write_stdout(fmt::format("saved as {}\n", name));
 }
 
 void ChatLoop::change_system(const std::string& text) {
   if (text.empty()) {
     const std::string system = chat_.session.system();
-    return print(system.empty() ? "no system message\n" : safe_text(system) + "\n");
+    return write_stdout(system.empty() ? "no system message\n" : safe_text(system) + "\n");
   }
   chat_.session.set_system(text == "\"\"" ? "" : text, chat_.backend.model());
   chat_.store.save(chat_.session);
-  print("the system message is changed\n");
+  write_stdout("the system message is changed\n");
 }
 
 void ChatLoop::change(const std::string& rest) {
-  if (rest.empty()) return print(describe_settings(chat_.settings, chat_.backend.defaults()));
+  if (rest.empty())
+    return write_stdout(describe_settings(chat_.settings, chat_.backend.defaults()));
   const std::size_t end = std::min(rest.find_first_of(" \t="), rest.size());
   const std::size_t value = std::min(rest.find_first_not_of(" \t=", end), rest.size());
   change_setting(chat_.settings, rest.substr(0, end), rest.substr(value));
@@ -294,7 +295,7 @@ void ChatLoop::undo() {
   const std::string text = text_of(chat_.session.messages[*question]);
   chat_.session.cut(*question);
   chat_.store.save(chat_.session);
-  print(fmt::format("taken back: {}\n", safe_line(text.substr(0, text.find('\n')))));
+  write_stdout(fmt::format("taken back: {}\n", safe_line(text.substr(0, text.find('\n')))));
 }
 
 std::string ChatLoop::description() const {
@@ -315,16 +316,17 @@ void ChatLoop::show_conversation() const {
   std::size_t first = messages.size() - std::min(messages.size(), kShownMessages);
   const bool color = chat_.general.color_on_stdout();
   if (first > 0)
-    print(styled(fmt::format("({} earlier messages)", first), Style::Dim, color) + "\n");
+    write_stdout(styled(fmt::format("({} earlier messages)", first), Style::Dim, color) + "\n");
   for (; first < messages.size(); ++first) {
     const Json& message = messages[first];
     if (message["role"] == "user") {
-      print(styled(kPrompt, Style::Bold, color) + safe_text(text_of(message)) + "\n");
+      write_stdout(styled(kPrompt, Style::Bold, color) + safe_text(text_of(message)) + "\n");
     } else if (message["role"] == "assistant" && !text_of(message).empty()) {
       AnswerView view(view_options(chat_), [](std::string_view text) { write_stdout(text); });
       view.text(text_of(message));
       view.finish();
-      if (message.contains("stopped")) print(styled("[stopped]", Style::Yellow, color) + "\n");
+      if (message.contains("stopped"))
+        write_stdout(styled("[stopped]", Style::Yellow, color) + "\n");
     }
   }
 }
@@ -333,10 +335,6 @@ void ChatLoop::report(const std::string& message) {
   had_error_ = true;
   write_stderr(fmt::format("moeflux: {} {}\n",
                            styled("error:", Style::Red, chat_.general.color_on_stderr()), message));
-}
-
-void ChatLoop::print(const std::string& text) const {
-  write_stdout(text);
 }
 
 }  // namespace moeflux::cli

@@ -10,11 +10,50 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
-#include "cli/chat/text_writer.h"
 #include "cli/terminal/terminal.h"
 
 namespace moeflux::cli {
+
+// Styled text laid out for a terminal: words that do not fit move to the next line, which begins
+// with the indentation of its paragraph. Output depends only on the characters that were put, not
+// on when it was taken.
+struct TextStyle {
+  bool bold = false, italic = false, underlined = false, dim = false, code = false;
+  friend bool operator==(const TextStyle&, const TextStyle&) = default;
+};
+
+class TextWriter {
+ public:
+  explicit TextWriter(int width) : width_(width) {}  // in columns; 0: lines are never broken
+
+  void put(std::string_view character, const TextStyle& style);  // one, in UTF-8
+  void put_all(std::string_view text, const TextStyle& style);
+  void newline();
+  void flush();  // a word that may not be complete, and the style is plain again
+
+  // Until the end of the line: characters as they come, lines as long as they are.
+  void as_it_is() { breaks_ = false; }
+  // What lines begin with that continue this one.
+  void continue_with(std::string prefix, const TextStyle& style);
+
+  std::string take() { return std::exchange(out_, {}); }
+
+ private:
+  void emit(std::string_view text, const TextStyle& style);
+  void end_word();
+  void break_line();
+
+  int width_;
+  bool breaks_ = true;
+  std::string prefix_;
+  TextStyle prefix_style_, current_;
+  int prefix_width_ = 0, column_ = 0, n_spaces_ = 0, word_width_ = 0;
+  std::vector<std::pair<TextStyle, std::string>> word_;
+  std::string out_;
+};
 
 // How often the character at `at` stands there in a row.
 inline std::size_t run_length(std::string_view text, std::size_t at) {
@@ -31,7 +70,6 @@ class MarkdownRenderer {
   // Any bytes; they are made safe first. Returns what can be shown now.
   std::string feed(std::string_view text);
   std::string finish();  // the rest; ready for another text after that
-  bool at_line_start() const { return writer_.at_line_start(); }
 
  private:
   // What a step may look at: the current line as far as it is known.
@@ -52,7 +90,7 @@ class MarkdownRenderer {
   void end_line();
   void consume_line(const View& view);
 
-  // Inline markup in chat_markdown_inline.cpp. Each returns how many bytes of `view` it has shown;
+  // Inline markup. Each returns how many bytes of `view` it has shown;
   // 0: it must wait.
   std::size_t inline_step(const View& view, const TextStyle& style);
   std::size_t code_span(const View& view, const TextStyle& style);

@@ -1,5 +1,5 @@
-#include "cli/chat/process.h"
-
+// Runs one command of a tool: in a process group of its own, for a limited time and with a limited
+// output, and nothing of it stays behind.
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -15,6 +15,9 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/stopwatch.h"
+#include "cli/chat/tools.h"
+#include "io/file_set.h"
 
 extern char** environ;  // NOLINT: POSIX names it
 
@@ -26,39 +29,17 @@ using Clock = std::chrono::steady_clock;
 constexpr int kPollMs = 20;
 constexpr std::chrono::milliseconds kGrace{500};  // between asking to end and killing
 
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
 [[noreturn]] void cannot_run(const char* what, int error) {
   fail(Errc::Io, "cannot run a command: {}: {}", what, std::generic_category().message(error));
 }
 
-class Descriptor {
- public:
-  explicit Descriptor(int number = -1) : number_(number) {}
-  ~Descriptor() { close(); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return number_; }
-  void close() {
-    if (number_ >= 0) ::close(number_);
-    number_ = -1;
-  }
-
- private:
-  int number_;
-};
-
 // A file in memory: it is there in full whether or not the command reads it.
-int input_file(const std::string& text) {
-  const int file = ::memfd_create("input", MFD_CLOEXEC);
-  if (file < 0) cannot_run("its input", errno);
-  if (::write(file, text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
-      ::lseek(file, 0, SEEK_SET) != 0) {
-    const int error = errno;
-    ::close(file);
-    cannot_run("its input", error);
+Descriptor input_file(const std::string& text) {
+  Descriptor file(::memfd_create("input", MFD_CLOEXEC));
+  if (file.get() < 0 ||
+      ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
+      ::lseek(file.get(), 0, SEEK_SET) != 0) {
+    cannot_run("its input", errno);
   }
   return file;
 }
@@ -175,12 +156,12 @@ CommandResult run_shell(const std::string& command, const std::vector<std::strin
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) cannot_run("a pipe", errno);
   const Descriptor read_end(ends[0]);
   Descriptor write_end(ends[1]);
-  Descriptor input_end(input_file(input));
+  Descriptor input_end = input_file(input);
   ::fcntl(read_end.get(), F_SETFL, O_NONBLOCK);
   Running running(start(command, environment, input_end.get(), write_end.get()), read_end.get(),
                   limits);
-  write_end.close();
-  input_end.close();
+  write_end = Descriptor();
+  input_end = Descriptor();
   return running.wait(cancelled);
 }
 

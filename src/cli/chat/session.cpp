@@ -11,6 +11,7 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "base/utf8.h"
 #include "text/chat/chat.h"
 
@@ -131,10 +132,7 @@ ChatSession ChatStore::load(const std::string& name) const {
   session.name = name;
   const std::string text = read_text_file(path(name), kMaxFile);
   int line_number = 0;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    const std::string_view line = std::string_view(text).substr(at, end - at);
-    at = end + 1;
+  for (const std::string& line : split(text, '\n')) {
     ++line_number;
     if (line.empty()) continue;
     session.messages.push_back(

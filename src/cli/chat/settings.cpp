@@ -1,6 +1,5 @@
 #include "cli/chat/settings.h"
 
-#include <charconv>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -8,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/suggestion.h"
+#include "base/text.h"
 #include "cli/terminal/terminal.h"
 
 namespace moeflux::cli {
@@ -17,12 +17,9 @@ constexpr const char* kDefault = "default";
 
 template <class T>
 T parse_number(const std::string& text) {
-  T value{};
-  const char* end = text.data() + text.size();
-  const auto result = std::from_chars(text.data(), end, value);
-  if (result.ec != std::errc() || result.ptr != end)
-    fail(Errc::BadInput, "\"{}\" is not a number", safe_line(text));
-  return value;
+  const auto value = to_number<T>(text);
+  if (!value) fail(Errc::BadInput, "\"{}\" is not a number", safe_line(text));
+  return *value;
 }
 
 bool parse_switch(const std::string& text) {

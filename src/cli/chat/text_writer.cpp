@@ -1,6 +1,6 @@
-#include "cli/chat/text_writer.h"
-
+// Styled text laid out for a terminal.
 #include "base/utf8.h"
+#include "cli/chat/markdown.h"
 #include "cli/terminal/terminal.h"
 
 namespace moeflux::cli {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "base/utf8.h"
 #include "cli/terminal/terminal.h"
 
@@ -50,13 +51,8 @@ constexpr const char* kQuestion = "run it? (y)es, (n)o, (a)lways, (e)dit: ";
 
 std::string indented(const std::string& text, std::string_view first, std::string_view others) {
   std::string out;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    out += at == 0 ? first : others;
-    out.append(text, at, end - at);
-    out += '\n';
-    at = end + 1;
-  }
+  for (const std::string& line : split(text, '\n'))
+    out += fmt::format("{}{}\n", out.empty() ? first : others, line);
   return out;
 }
 

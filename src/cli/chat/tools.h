@@ -2,6 +2,7 @@
 // what the model writes, those of a file run a command of their own with the model's arguments.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <optional>
 #include <set>
@@ -10,10 +11,29 @@
 
 #include "base/json.h"
 #include "cli/chat/input.h"
-#include "cli/chat/process.h"
 #include "text/replies/reply_parser.h"
 
 namespace moeflux::cli {
+
+struct CommandLimits {
+  double seconds = 60;
+  std::size_t output_bytes = 64 << 10;  // more is read and counted, but not kept
+};
+
+struct CommandResult {
+  std::string output;     // standard output and standard error as they came
+  std::size_t n_cut = 0;  // bytes of it that were not kept
+  int exit_code = 0;      // 128 + signal when one ended it
+  bool timed_out = false, cancelled = false;
+};
+
+// `command` for /bin/sh; `environment` is added to the program's own, as "NAME=value"; `input`
+// stands on standard input. `cancelled` is asked every few milliseconds. When the time is over or
+// it is cancelled, the whole group is asked to end and soon killed; processes left in the
+// background are killed when the command ends. Throws Error(Io) when it cannot be started.
+CommandResult run_shell(const std::string& command, const std::vector<std::string>& environment,
+                        const std::string& input, const CommandLimits& limits,
+                        const std::function<bool()>& cancelled);
 
 // What running a call means.
 struct ToolCommand {

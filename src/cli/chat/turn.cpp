@@ -1,9 +1,10 @@
-#include "cli/chat/turn.h"
-
+// One turn of a chat: the model's reply to the last message, and its replies to what its tools give
+// until it calls no more.
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "cli/chat/loop.h"
 #include "cli/terminal/interrupt.h"
 
 namespace moeflux::cli {

@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "cli/terminal/terminal.h"
+#include "server/http/http.h"
 
 namespace moeflux::cli {
 
@@ -29,13 +30,6 @@ namespace {
 
 constexpr std::size_t kReadBytes = 16 << 10;
 constexpr std::size_t kShownBytes = 1000;  // of what a server says of an error
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return out;
-}
 
 // A body that is passed on as it comes, for the parser of Beast.
 struct PieceBody {
@@ -208,7 +202,7 @@ class Exchange {
       return std::string(value.data(), value.size());
     };
     const std::string type = text(http::field::content_type);
-    reply_.content_type = lower(type.substr(0, type.find_first_of("; \t")));
+    reply_.content_type = lower_case(type.substr(0, type.find_first_of("; \t")));
     reply_.location = text(http::field::location);
     if (call_.on_piece && reply_.ok() && reply_.content_type != "application/json") {
       parser.get().body() = [this](std::string_view piece) {

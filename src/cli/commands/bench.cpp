@@ -2,12 +2,12 @@
 #include "engine/measure/bench.h"
 
 #include <algorithm>
-#include <charconv>
 #include <memory>
 
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "cli/commands/commands.h"
 #include "cli/options/general_options.h"
 #include "cli/options/model_options.h"
@@ -27,26 +27,13 @@ struct BenchArguments {
   bool cold = false, no_measure = false;
 };
 
-std::vector<std::string> split(const std::string& text) {
-  std::vector<std::string> parts;
-  std::size_t begin = 0;
-  while (true) {
-    const std::size_t end = text.find(',', begin);
-    parts.push_back(text.substr(begin, end - begin));
-    if (end == std::string::npos) return parts;
-    begin = end + 1;
-  }
-}
-
 std::vector<std::int64_t> numbers(const std::string& text, const char* option) {
   std::vector<std::int64_t> values;
-  for (const std::string& part : split(text)) {
-    std::int64_t value = -1;
-    const auto result = std::from_chars(part.data(), part.data() + part.size(), value);
-    if (result.ec != std::errc() || result.ptr != part.data() + part.size() || value < 0) {
-      throw UsageError(fmt::format("{}: \"{}\" is not a list of numbers", option, text), "bench");
-    }
-    values.push_back(value);
+  for (const std::string& part : split(text, ',')) {
+    const auto value = to_number<std::int64_t>(part);
+    if (value.value_or(-1) < 0)
+      throw UsageError(fmt::format("{}: \"{}\" is not a list of numbers", option, text));
+    values.push_back(*value);
   }
   return values;
 }
@@ -180,9 +167,9 @@ BenchOptions bench_options(const BenchArguments& options) {
   bench.n_prompt = numbers(options.n_prompt, "-p");
   bench.n_generate = numbers(options.n_generate, "-n");
   if (options.repetitions < 1 || options.repetitions > 1000) {
-    throw UsageError("--repetitions must be from 1 to 1000", "bench");
+    throw UsageError("--repetitions must be from 1 to 1000");
   }
-  if (options.warm_up < 0) throw UsageError("--warm-up must be 0 or more", "bench");
+  if (options.warm_up < 0) throw UsageError("--warm-up must be 0 or more");
   bench.repetitions = static_cast<int>(options.repetitions);
   bench.n_warm_up = options.cold ? 0 : options.warm_up;
   bench.seed = static_cast<std::uint64_t>(options.seed);
@@ -221,10 +208,6 @@ void bench_engine(const BenchArguments& options, const std::string& path, const 
 }
 
 int run(const BenchArguments& options, const std::vector<std::string>& arguments) {
-  if (options.output != "md" && options.output != "csv" && options.output != "json") {
-    throw UsageError(fmt::format("--output: \"{}\" is not one of md, csv, json", options.output),
-                     "bench");
-  }
   const BenchOptions checked = bench_options(options);
   std::int64_t longest = 16;
   for (const std::int64_t n : checked.n_prompt) longest = std::max(longest, n);
@@ -233,9 +216,9 @@ int run(const BenchArguments& options, const std::vector<std::string>& arguments
   const InterruptGuard guard;
   std::vector<Row> rows;
   for (const std::string& threads :
-       options.threads ? split(*options.threads) : std::vector<std::string>{"0"}) {
+       options.threads ? split(*options.threads, ',') : std::vector<std::string>{"0"}) {
     for (const std::string& ram :
-         options.ram ? split(*options.ram) : std::vector<std::string>{""}) {
+         options.ram ? split(*options.ram, ',') : std::vector<std::string>{""}) {
       ModelOptions model = options.model;
       model.threads = numbers(threads, "-t")[0];
       if (!ram.empty()) model.ram = ram;
@@ -278,8 +261,9 @@ void add_bench_command(CommandLine& line) {
       .option("--ram", options->ram, "SIZE,...", "ceiling for memory (default: what is free)");
   add_precision_options(command, options->model);
   add_streaming_options(command, options->model);
-  command.group("Output").option("-o,--output", options->output, "KIND",
-                                 "md, csv or json (default: md)");
+  command.group("Output")
+      .option("-o,--output", options->output, "KIND", "md, csv or json (default: md)")
+      .choices({"md", "csv", "json"});
   add_general_options(command, options->general);
   command.example("bench models/demo -p 64 -n 32")
       .example("bench /data/qwen -p 512,4096 -n 128 -r 5 --ram 6G,12G")
@@ -287,8 +271,7 @@ void add_bench_command(CommandLine& line) {
   command.note("Tokens are random, which is the worst case of an expert cache.")
       .note("Bounds: bytes per token over the speed of memory, and bytes missed over the speed of")
       .note("the drive, both measured before, after and between tokens.");
-  command.run(
-      [options](const std::vector<std::string>& arguments) { return run(*options, arguments); });
+  command.run(options, run);
 }
 
 }  // namespace moeflux::cli

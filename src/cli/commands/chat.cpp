@@ -51,14 +51,14 @@ ChatSettings make_settings(const ChatOptions& options) {
   settings.sampling = options.sampling;
   SamplingParams params;
   apply_sampling(options.sampling, params);
-  if (options.max_tokens < 0) throw UsageError("--predict must be 0 (no limit) or more", "chat");
+  if (options.max_tokens < 0) throw UsageError("--predict must be 0 (no limit) or more");
   settings.max_tokens = options.max_tokens;
   if (options.no_think) settings.thinking = false;
   settings.think = parse_think(options.think);
   settings.markdown = !options.no_markdown;
   settings.stats_line = !options.no_stats_line;
   if (!(options.tool_timeout > 0 && options.tool_timeout <= 86400))
-    throw UsageError("--tool-timeout must be more than 0 seconds and at most 86400", "chat");
+    throw UsageError("--tool-timeout must be more than 0 seconds and at most 86400");
   settings.tool_timeout = options.tool_timeout;
   return settings;
 }
@@ -67,12 +67,11 @@ ChatTools make_tools(const ChatOptions& options) {
   ChatTools tools;
   for (const std::string& name : options.tools) {
     if (name != "shell")
-      throw UsageError(fmt::format("--tool: \"{}\" is not shell, the only one there is", name),
-                       "chat");
+      throw UsageError(fmt::format("--tool: \"{}\" is not shell, the only one there is", name));
     tools.add_shell();
   }
   for (const std::string& path : options.tool_files) tools.add_file(path);
-  if (options.max_calls < 1) throw UsageError("--max-calls must be at least 1", "chat");
+  if (options.max_calls < 1) throw UsageError("--max-calls must be at least 1");
   return tools;
 }
 
@@ -90,8 +89,7 @@ std::vector<std::string> session_names(const ChatOptions& options,
                                        const std::vector<std::string>& words) {
   if (words.size() > (options.resume ? 1u : 0u)) {
     throw UsageError(
-        fmt::format("\"{}\" is neither a model nor, after --resume, a conversation", words.back()),
-        "chat");
+        fmt::format("\"{}\" is neither a model nor, after --resume, a conversation", words.back()));
   }
   return words;
 }
@@ -114,21 +112,19 @@ bool uses_server(const ChatOptions& options, const std::vector<std::string>& giv
   if (!options.server.server ||
       (!has(given, "--server") && (names_model || has(given, "--model")))) {
     for (const char* name : {"--api-key", "--model-name"})
-      if (has(given, name)) throw UsageError(fmt::format("{} needs --server URL", name), "chat");
+      if (has(given, name)) throw UsageError(fmt::format("{} needs --server URL", name));
     return false;
   }
   for (const char* name : kLocalOptions) {
     if (!has(given, name)) continue;
     throw UsageError(
         fmt::format("{}: that is for models of this program, and here the server {} has the model",
-                    name, *options.server.server),
-        "chat");
+                    name, *options.server.server));
   }
   if (names_model) {
     throw UsageError(
         fmt::format("\"{}\": the server {} has the model; choose one of its own with --model-name",
-                    arguments[0], *options.server.server),
-        "chat");
+                    arguments[0], *options.server.server));
   }
   return true;
 }
@@ -195,7 +191,7 @@ int talk(const ChatOptions& options, Preparation prepared, ChatBackend& backend)
 }
 
 int chat_with_server(const ChatOptions& options, Preparation prepared) {
-  const HttpClient client = make_client(options.server, "chat");
+  const HttpClient client = make_client(options.server);
   std::unique_ptr<ServerBackend> backend;
   {
     const InterruptGuard guard;

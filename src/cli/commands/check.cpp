@@ -1,9 +1,10 @@
-// moeflux check: reads a whole model from the disk and compares its checksums.
+// moeflux check: reads a whole model from the drive and compares its checksums.
 #include <chrono>
 #include <memory>
 
 #include "base/error.h"
 #include "base/memory_budget.h"
+#include "base/stopwatch.h"
 #include "cli/commands/commands.h"
 #include "cli/options/general_options.h"
 #include "cli/options/model_options.h"
@@ -72,8 +73,7 @@ int run(const CheckArguments& options, const std::vector<std::string>& arguments
     };
     report = scrub(*source, scrub_options);
   }
-  const double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = seconds_since(start);
   write_stdout(options.json ? dump_json(report_json(report, model, seconds), 2) + "\n"
                             : report_text(report, seconds, options.general.color_on_stdout()));
   return report.damage.empty() ? kSuccess : kFailure;
@@ -84,15 +84,14 @@ int run(const CheckArguments& options, const std::vector<std::string>& arguments
 void add_check_command(CommandLine& line) {
   const auto options = std::make_shared<CheckArguments>();
   Command& command =
-      line.add("check", "Read all of a model from the disk and compare its checksums.");
+      line.add("check", "Read all of a model from the drive and compare its checksums.");
   command.arguments("[MODEL]", 1);
   command.group("Output").flag("--json", options->json, "print JSON");
   add_model_option(command, options->model);
   add_general_options(command, options->general);
   command.example("check /data/qwen").example("check --json /data/qwen | jq .damage");
   command.note("The exit code is 1 when something is damaged. Only containers have checksums.");
-  command.run(
-      [options](const std::vector<std::string>& arguments) { return run(*options, arguments); });
+  command.run(options, run);
 }
 
 }  // namespace moeflux::cli

@@ -187,10 +187,10 @@ int run(CommandLine& line, const ConfigArguments& options,
     return show(line, options, {arguments.begin() + (arguments.empty() ? 0 : 1), arguments.end()});
   }
   if (arguments.size() > 1)
-    throw UsageError(fmt::format("unexpected argument \"{}\"", arguments[1]), "config");
+    throw UsageError(fmt::format("unexpected argument \"{}\"", arguments[1]));
   if (action == "path") return paths(line, options);
   if (action == "init") return init(line, options);
-  throw UsageError(fmt::format("config cannot \"{}\", only show, path, init", action), "config");
+  throw UsageError(fmt::format("config cannot \"{}\", only show, path, init", action));
 }
 
 }  // namespace
@@ -198,7 +198,7 @@ int run(CommandLine& line, const ConfigArguments& options,
 void add_config_command(CommandLine& line) {
   const auto options = std::make_shared<ConfigArguments>();
   Command& command =
-      line.add("config", "Show how options are set and by whom; write a first file.");
+      line.add("config", "Show what options are set to and where; write a first file.");
   command.without_config().arguments("[show [COMMAND [-- OPTIONS]] | path | init]", kMaxArguments);
   command.group("Options")
       .flag("--changed", options->changed, "show only what is not the default")

@@ -2,12 +2,12 @@
 #include "convert/convert.h"
 
 #include <algorithm>
-#include <charconv>
 #include <memory>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory_budget.h"
+#include "base/text.h"
 #include "cli/build_info.h"
 #include "cli/commands/commands.h"
 #include "cli/options/general_options.h"
@@ -31,8 +31,7 @@ template <std::size_t N>
 int one_of(const std::array<int, N>& choices, std::int64_t value, const char* option) {
   for (const int choice : choices)
     if (choice == value) return choice;
-  throw UsageError(fmt::format("{}: {} is not one of {}", option, value, fmt::join(choices, ", ")),
-                   "convert");
+  throw UsageError(fmt::format("{}: {} is not one of {}", option, value, fmt::join(choices, ", ")));
 }
 
 // "DIR=3": the directory's share of every record; without a number it is measured.
@@ -40,32 +39,26 @@ StripeShare parse_stripe(const std::string& text) {
   const std::size_t equals = text.rfind('=');
   StripeShare share{text.substr(0, equals), 0};
   if (equals != std::string::npos) {
-    const char* end = text.data() + text.size();
-    const auto result = std::from_chars(text.data() + equals + 1, end, share.weight);
-    if (result.ec != std::errc() || result.ptr != end || !(share.weight > 0)) {
+    share.weight = to_number<double>(text.substr(equals + 1)).value_or(0);
+    if (!(share.weight > 0)) {
       throw UsageError(
-          fmt::format("--stripe: \"{}\" is not a directory with a share, as DIR=3", text),
-          "convert");
+          fmt::format("--stripe: \"{}\" is not a directory with a share, as DIR=3", text));
     }
   }
   if (share.directory.empty()) {
-    throw UsageError("--stripe: needs directories, as DIR,DIR or DIR=3,DIR=1", "convert");
+    throw UsageError("--stripe: needs directories, as DIR,DIR or DIR=3,DIR=1");
   }
   return share;
 }
 
 std::vector<StripeShare> parse_stripes(const std::string& text) {
   std::vector<StripeShare> shares;
-  for (std::size_t at = 0; !text.empty() && at <= text.size();) {
-    const std::size_t comma = std::min(text.find(',', at), text.size());
-    shares.push_back(parse_stripe(text.substr(at, comma - at)));
-    at = comma + 1;
-  }
+  if (text.empty()) return shares;
+  for (const std::string& part : split(text, ',')) shares.push_back(parse_stripe(part));
   const auto n_measured = std::count_if(shares.begin(), shares.end(),
                                         [](const StripeShare& share) { return share.weight == 0; });
   if (n_measured > 0 && n_measured < std::ssize(shares)) {
-    throw UsageError("--stripe: give shares for all directories (DIR=3,DIR=1) or for none",
-                     "convert");
+    throw UsageError("--stripe: give shares for all directories (DIR=3,DIR=1) or for none");
   }
   return shares;
 }
@@ -73,7 +66,7 @@ std::vector<StripeShare> parse_stripes(const std::string& text) {
 ConvertOptions convert_options(const ConvertArguments& options) {
   ConvertOptions result;
   if (options.group && !options.bits) {
-    throw UsageError("--group needs --experts-bits", "convert");
+    throw UsageError("--group needs --experts-bits");
   }
   if (options.bits) {
     result.requantize =
@@ -81,7 +74,7 @@ ConvertOptions convert_options(const ConvertArguments& options) {
                    .group = one_of(kExpertGroups, options.group.value_or(64), "--group")};
   }
   if (options.threads && (*options.threads < 0 || *options.threads > 64)) {
-    throw UsageError("--threads must be from 0 (every core, at most 8) to 64", "convert");
+    throw UsageError("--threads must be from 0 (every core, at most 8) to 64");
   }
   result.n_threads = static_cast<int>(options.threads.value_or(0));
   result.stripes = parse_stripes(options.stripe);
@@ -154,12 +147,10 @@ std::string report_text(const ConvertReport& report, const std::string& to) {
 }
 
 int run(const ConvertArguments& options, const std::vector<std::string>& arguments) {
-  if (arguments.size() < 2)
-    throw UsageError("give the checkpoint and the new directory", "convert");
+  if (arguments.size() < 2) throw UsageError("give the checkpoint and the new directory");
   ConvertOptions convert_with = convert_options(options);
   if (arguments[1].empty() || file_exists(arguments[1])) {
-    throw UsageError(fmt::format("\"{}\" is no directory to write a container to", arguments[1]),
-                     "convert");
+    throw UsageError(fmt::format("\"{}\" is no directory to write a container to", arguments[1]));
   }
   const InterruptGuard guard;
   ConvertReport report;
@@ -203,8 +194,7 @@ void add_convert_command(CommandLine& line) {
       .example("convert Qwen3.6-35B-A3B /data/qwen --experts-bits 4")
       .example("convert DeepSeek-V3 /data/v3 --stripe /ssd1/v3,/ssd2/v3");
   command.note("What is killed half-way resumes with the same command. The source is only read.");
-  command.run(
-      [options](const std::vector<std::string>& arguments) { return run(*options, arguments); });
+  command.run(options, run);
 }
 
 }  // namespace moeflux::cli

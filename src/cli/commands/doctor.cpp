@@ -373,8 +373,7 @@ void add_doctor_command(CommandLine& line) {
   command.note(
       "path, so that it can be pasted into a bug report. The exit code is 1 when something");
   command.note("does not work at all.");
-  command.run(
-      [options](const std::vector<std::string>& arguments) { return run(*options, arguments); });
+  command.run(options, run);
 }
 
 }  // namespace moeflux::cli

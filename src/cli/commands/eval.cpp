@@ -165,10 +165,10 @@ int run_answers(const EvalArguments& options, const std::string& model) {
 
 int run(const EvalArguments& options, const std::vector<std::string>& arguments) {
   if (options.texts.has_value() == options.answers.has_value()) {
-    throw UsageError("give either --texts FILE or --answers FILE", "eval");
+    throw UsageError("give either --texts FILE or --answers FILE");
   }
-  if (options.limit < 0) throw UsageError("--limit must be 0 (all) or more", "eval");
-  if (options.limit_tokens < 2) throw UsageError("--limit-tokens must be at least 2", "eval");
+  if (options.limit < 0) throw UsageError("--limit must be 0 (all) or more");
+  if (options.limit_tokens < 2) throw UsageError("--limit-tokens must be at least 2");
   const std::string model = only_model(options.model, arguments);
   const InterruptGuard guard;
   return options.texts ? run_texts(options, model) : run_answers(options, model);
@@ -199,8 +199,7 @@ void add_eval_command(CommandLine& line) {
   add_general_options(command, options->general);
   command.example("eval models/demo --texts heldout.json")
       .example("eval models/demo --answers answers.jsonl --min-identical 163 -v");
-  command.run(
-      [options](const std::vector<std::string>& arguments) { return run(*options, arguments); });
+  command.run(options, run);
 }
 
 }  // namespace moeflux::cli

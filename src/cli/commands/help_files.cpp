@@ -15,8 +15,7 @@ std::string script(const CommandTree& tree, const std::string& shell) {
   if (shell == "zsh") return zsh_completion(tree);
   if (shell == "fish") return fish_completion(tree);
   throw UsageError(shell.empty() ? "which shell? bash, zsh or fish"
-                                 : "no completion for " + shell + ": bash, zsh and fish have one",
-                   "completion");
+                                 : "no completion for " + shell + ": bash, zsh and fish have one");
 }
 
 void write_file(const std::string& path, const std::string& text) {
@@ -39,7 +38,7 @@ int write_man_pages(const CommandLine& line, const std::string& directory,
     return kSuccess;
   }
   const CommandInfo* command = tree.find(arguments[0]);
-  if (command == nullptr) throw UsageError("no such command: " + arguments[0], "man-page");
+  if (command == nullptr) throw UsageError("no such command: " + arguments[0]);
   write_stdout(man_page(tree, *command));
   return kSuccess;
 }

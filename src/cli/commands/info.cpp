@@ -89,8 +89,7 @@ void add_info_command(CommandLine& line) {
       .example("info models/demo")
       .example("info --json models/demo | jq .memory_floor");
   command.note("A model is described from its files alone; no weight is loaded.");
-  command.run(
-      [options](const std::vector<std::string>& arguments) { return run(*options, arguments); });
+  command.run(options, run);
 }
 
 void add_version_command(CommandLine& line) {

@@ -91,8 +91,7 @@ void add_ls_command(CommandLine& line) {
   command.example("ls").example("ls /data/models").example("ls --json | jq '.[].name'");
   command.note("BITS are those stored per weight of an expert, scales included. Times are UTC.")
       .note("Wherever a command takes a model, a name of this list will do.");
-  command.run(
-      [options](const std::vector<std::string>& arguments) { return run(*options, arguments); });
+  command.run(options, run);
 }
 
 }  // namespace moeflux::cli

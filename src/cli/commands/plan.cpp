@@ -362,8 +362,7 @@ void add_plan_command(CommandLine& line) {
       .example("plan --json /data/qwen | jq .floor_bytes")
       .example("plan /data/qwen --ram 96G --disk 7 --memory 80");
   command.note("No weight is loaded. With --disk and --memory the plan is for another machine.");
-  command.run(
-      [options](const std::vector<std::string>& arguments) { return run(*options, arguments); });
+  command.run(options, run);
 }
 
 }  // namespace moeflux::cli

@@ -159,7 +159,7 @@ struct PsOptions {
 };
 
 int run(const PsOptions& options) {
-  const HttpClient client = make_client(options.server, "ps");
+  const HttpClient client = make_client(options.server);
   ServerStatus status;
   {
     const InterruptGuard guard;

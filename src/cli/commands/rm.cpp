@@ -180,7 +180,7 @@ std::string describe(const RemovalPlan& plan) {
 
 bool agreed(const RemovalPlan& plan) {
   if (!stdin_is_terminal())
-    throw UsageError("nobody can be asked here; give --yes to remove without asking", "rm");
+    throw UsageError("nobody can be asked here; give --yes to remove without asking");
   write_stderr(fmt::format("remove {}? [y/N] ", describe(plan)));
   std::string answer;
   std::getline(std::cin, answer);
@@ -188,7 +188,7 @@ bool agreed(const RemovalPlan& plan) {
 }
 
 int run(const RmArguments& options, const std::vector<std::string>& arguments) {
-  if (arguments.empty()) throw UsageError("which model? moeflux ls lists them", "rm");
+  if (arguments.empty()) throw UsageError("which model? moeflux ls lists them");
   const std::string directory = models_directory(options.model);
   const std::vector<CatalogEntry> models = list_models(directory);
   const RemovalPlan plan = plan_removal(directory, find_model(models, arguments[0]));
@@ -221,8 +221,7 @@ void add_rm_command(CommandLine& line) {
   add_general_options(command, options->general);
   command.example("rm qwen3.6").example("rm --yes --models /data/models qwen/qwen3.6");
   command.note("A model that is a link loses the link only. Stripes of a container go with it.");
-  command.run(
-      [options](const std::vector<std::string>& arguments) { return run(*options, arguments); });
+  command.run(options, run);
 }
 
 }  // namespace moeflux::cli

@@ -35,16 +35,14 @@ std::optional<std::string> find_prompt(const RunOptions& options,
                                        const std::vector<std::string>& arguments) {
   std::vector<std::string> words = arguments;
   if (options.prompt) {
-    if (!words.empty())
-      throw UsageError("prompt given twice: as an argument and with --prompt", "run");
+    if (!words.empty()) throw UsageError("prompt given twice: as an argument and with --prompt");
     words.push_back(*options.prompt);
   }
   // A conversation can stand by itself: standard input is then not asked for a prompt.
   if (options.conversation.messages && words.empty() && !options.file) return std::nullopt;
   const std::optional<std::string> prompt = find_text(words, options.file);
   if (!prompt)
-    throw UsageError("no prompt: give one as an argument, with -f FILE, or on standard input",
-                     "run");
+    throw UsageError("no prompt: give one as an argument, with -f FILE, or on standard input");
   if (prompt->find_first_not_of(" \t\r\n") == std::string::npos)
     fail(Errc::BadInput, "the prompt is empty");
   return prompt;
@@ -91,14 +89,13 @@ void check_combination(const RunOptions& options) {
   if (options.raw && options.conversation.any()) {
     throw UsageError(
         "--raw completes plain text; it takes no --system, --messages, --tools, --kwargs or "
-        "--no-think",
-        "run");
+        "--no-think");
   }
   if (options.special && !options.raw) {
-    throw UsageError("--special needs --raw: in a chat, only the template may write control tokens",
-                     "run");
+    throw UsageError(
+        "--special needs --raw: in a chat, only the template may write control tokens");
   }
-  if (options.max_tokens < 0) throw UsageError("--predict must be 0 (no limit) or more", "run");
+  if (options.max_tokens < 0) throw UsageError("--predict must be 0 (no limit) or more");
   parse_drafts(options.model);
   check_prefix_options(options.prefix);
   SamplingParams params;
@@ -205,8 +202,7 @@ void add_run_command(CommandLine& line) {
       .example("run --json \"Tell me a short story.\" | jq -r .text");
   add_model_argument_notes(command);
   command.note("Ctrl-C ends the answer (exit code 130), a second one the program.");
-  command.run(
-      [options](const std::vector<std::string>& arguments) { return run(*options, arguments); });
+  command.run(options, run);
 }
 
 }  // namespace moeflux::cli

@@ -44,13 +44,13 @@ struct ServeOptions {
 
 std::int64_t in_range(std::int64_t value, std::int64_t min, std::int64_t max, const char* option) {
   if (value < min || value > max)
-    throw UsageError(fmt::format("{} must be from {} to {}", option, min, max), "serve");
+    throw UsageError(fmt::format("{} must be from {} to {}", option, min, max));
   return value;
 }
 
 std::chrono::milliseconds in_seconds(double seconds, double min, const char* option) {
   if (!(seconds >= min && seconds <= 86400))
-    throw UsageError(fmt::format("{} must be from {} to 86400 seconds", option, min), "serve");
+    throw UsageError(fmt::format("{} must be from {} to 86400 seconds", option, min));
   return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1e3));
 }
 
@@ -67,7 +67,7 @@ std::vector<std::string> read_keys(const ServeOptions& options) {
     if (keys.empty()) fail(Errc::BadInput, "{}: there is no key in it", *options.api_key_file);
   }
   for (const std::string& key : keys) {
-    if (key.empty()) throw UsageError("--api-key must not be empty", "serve");
+    if (key.empty()) throw UsageError("--api-key must not be empty");
   }
   return keys;
 }
@@ -119,7 +119,7 @@ KeepAlive parse_keep(const ServeOptions& options) {
   try {
     return parse_keep_alive(options.keep_alive);
   } catch (const Error& error) {
-    throw UsageError(fmt::format("--keep-alive: {}", error.what()), "serve");
+    throw UsageError(fmt::format("--keep-alive: {}", error.what()));
   }
 }
 
@@ -150,8 +150,7 @@ void check_serve_options(ServeOptions& options) {
       static_cast<int>(in_range(options.checkpoints, 0, 256, "--checkpoints"));
   in_range(options.queue, 0, 100'000, "--queue");
   in_range(options.max_models, 1, 1000, "--max-models");
-  if (options.host.empty())
-    throw UsageError("--host: needs an address, such as 127.0.0.1", "serve");
+  if (options.host.empty()) throw UsageError("--host: needs an address, such as 127.0.0.1");
   parse_keep(options);
   options.drain_time();
   options.memory = server_memory(memory_ceiling(engine_options(options.model)),

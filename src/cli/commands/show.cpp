@@ -146,8 +146,7 @@ void add_show_command(CommandLine& line) {
   command.example("show qwen3.6")
       .example("show models/demo --template")
       .example("show --json models/demo | jq .sampling");
-  command.run(
-      [options](const std::vector<std::string>& arguments) { return run(*options, arguments); });
+  command.run(options, run);
 }
 
 }  // namespace moeflux::cli

@@ -106,14 +106,14 @@ int run(const StoreArguments& options, const std::vector<std::string>& arguments
   if (action == "ls") return list(options, directory);
   if (action == "clear") return clear(options, directory);
   if (action == "verify") return verify(options, directory);
-  throw UsageError(fmt::format("store cannot \"{}\", only ls, clear, verify", action), "store");
+  throw UsageError(fmt::format("store cannot \"{}\", only ls, clear, verify", action));
 }
 
 }  // namespace
 
 void add_store_command(CommandLine& line) {
   const auto options = std::make_shared<StoreArguments>();
-  Command& command = line.add("store", "See, check and empty the store of prompts already read.");
+  Command& command = line.add("store", "List, verify and clear the prefix store.");
   command.arguments("[ls | clear | verify]", 1);
   command.group("Options")
       .option("--prefix-store", options->directory, "DIR",
@@ -123,8 +123,7 @@ void add_store_command(CommandLine& line) {
   command.example("store").example("store verify --json").example("store clear");
   command.note(
       "verify reads every file and removes damaged ones; its exit code is 1 if there are any.");
-  command.run(
-      [options](const std::vector<std::string>& arguments) { return run(*options, arguments); });
+  command.run(options, run);
 }
 
 }  // namespace moeflux::cli

@@ -30,21 +30,19 @@ struct SynthArguments {
 SynthFormat parse_format(const std::string& name) {
   if (name == "container") return SynthFormat::Container;
   if (name == "mlx") return SynthFormat::Mlx;
-  if (name == "flash-moe") return SynthFormat::FlashMoe;
-  throw UsageError(fmt::format("--format: \"{}\" is not one of container, mlx, flash-moe", name),
-                   "synth");
+  return SynthFormat::FlashMoe;
 }
 
 SynthOptions synth_options(const SynthArguments& options) {
   SynthOptions result;
   result.format = parse_format(options.format);
   if (options.mtp && result.format == SynthFormat::FlashMoe)
-    throw UsageError("--mtp: the flash-moe layout has no place for that head", "synth");
+    throw UsageError("--mtp: the flash-moe layout has no place for that head");
   if (!(options.skew >= 0 && options.skew <= 4)) {
-    throw UsageError("--skew must be from 0 to 4", "synth");
+    throw UsageError("--skew must be from 0 to 4");
   }
   if (options.threads && (*options.threads < 0 || *options.threads > 64)) {
-    throw UsageError("--threads must be from 0 (every core, at most 8) to 64", "synth");
+    throw UsageError("--threads must be from 0 (every core, at most 8) to 64");
   }
   result.statistics = {.skew = options.skew, .seed = static_cast<std::uint64_t>(options.seed)};
   result.force = options.force;
@@ -56,13 +54,12 @@ SynthOptions synth_options(const SynthArguments& options) {
 SynthShape wanted_shape(const SynthArguments& options) {
   if (options.like.empty()) {
     throw UsageError(fmt::format("--like: give the model whose shape it is to have, one of {}",
-                                 fmt::join(synth_shape_names(), ", ")),
-                     "synth");
+                                 fmt::join(synth_shape_names(), ", ")));
   }
   SynthSize size{.n_layers = {}, .mtp = options.mtp};
   if (options.layers) {
     if (*options.layers < 1 || *options.layers > 10'000) {
-      throw UsageError("--layers must be at least 1", "synth");
+      throw UsageError("--layers must be at least 1");
     }
     size.n_layers = static_cast<int>(*options.layers);
   }
@@ -70,7 +67,7 @@ SynthShape wanted_shape(const SynthArguments& options) {
     return synth_shape(options.like, size);
   } catch (const Error& error) {  // all of it comes from the options
     const bool unknown = error.code() == Errc::NotFound;
-    throw UsageError(fmt::format("{}: {}", unknown ? "--like" : "--layers", error.what()), "synth");
+    throw UsageError(fmt::format("{}: {}", unknown ? "--like" : "--layers", error.what()));
   }
 }
 
@@ -115,7 +112,7 @@ std::string report_text(const SynthReport& report, const SynthArguments& options
 }
 
 int run(const SynthArguments& options, const std::vector<std::string>& arguments) {
-  if (arguments.empty()) throw UsageError("give the new directory", "synth");
+  if (arguments.empty()) throw UsageError("give the new directory");
   const SynthShape shape = wanted_shape(options);
   SynthOptions synth_with = synth_options(options);
   const InterruptGuard guard;
@@ -156,6 +153,7 @@ void add_synth_command(CommandLine& line) {
   command.group("Output")
       .option("--format", options->format, "NAME",
               "container, mlx or flash-moe (default: container)")
+      .choices({"container", "mlx", "flash-moe"})
       .flag("--force", options->force, "replace the model that is in the directory")
       .flag("--json", options->json, "print JSON")
       .option("-t,--threads", options->threads, "N", "threads (default: cores, at most 8)");
@@ -165,8 +163,7 @@ void add_synth_command(CommandLine& line) {
       .example("synth --like cogito-v2-671b --layers 5 --format mlx /data/synth-671b");
   command.note("With a skew, neighbouring tokens choose alike; 1 is most like released models.");
   command.note("Equal options give equal bytes, and the same weights in every format.");
-  command.run(
-      [options](const std::vector<std::string>& arguments) { return run(*options, arguments); });
+  command.run(options, run);
 }
 
 }  // namespace moeflux::cli

@@ -47,12 +47,12 @@ Json rendered_json(const MarkedText& rendered, const Tokenizer* tokenizer) {
   return json;
 }
 
-int run(TemplateArguments options, const std::vector<std::string>& arguments) {
+int run(const TemplateArguments& given, const std::vector<std::string>& arguments) {
+  TemplateArguments options = given;
   const std::string model = only_model(options.model, arguments);
   if (!options.conversation.messages) options.conversation.messages = "-";
   if (options.conversation.messages == "-" && stdin_is_terminal()) {
-    throw UsageError("no messages: give --messages FILE, or a JSON list on standard input",
-                     "template");
+    throw UsageError("no messages: give --messages FILE, or a JSON list on standard input");
   }
   const auto source = open_source(model);
   const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(*source);
@@ -88,8 +88,7 @@ void add_template_command(CommandLine& line) {
       .example(
           "template --template my.jinja --kwargs '{\"date\": \"today\"}' --messages chat.json");
   command.note("A chat is a JSON list: [{\"role\": \"user\", \"content\": \"Hello\"}].");
-  command.run(
-      [options](const std::vector<std::string>& arguments) { return run(*options, arguments); });
+  command.run(options, run);
 }
 
 }  // namespace moeflux::cli

@@ -1,8 +1,8 @@
 // moeflux tokenize: text to token ids and back, with a model's own tokenizer.
-#include <charconv>
 #include <memory>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "base/utf8.h"
 #include "cli/commands/commands.h"
 #include "cli/options/general_options.h"
@@ -26,12 +26,10 @@ std::vector<TokenId> parse_ids(const std::string& text) {
   for (std::size_t at = text.find_first_not_of(kBetween); at != std::string::npos;
        at = text.find_first_not_of(kBetween, at)) {
     const std::size_t end = std::min(text.find_first_of(kBetween, at), text.size());
-    TokenId id = 0;
-    const auto result = std::from_chars(text.data() + at, text.data() + end, id);
-    if (result.ec != std::errc() || result.ptr != text.data() + end || id < 0) {
+    const auto id = to_number<TokenId>(text.substr(at, end - at));
+    if (id.value_or(-1) < 0)
       fail(Errc::BadInput, "\"{}\" is not a token id", text.substr(at, end - at));
-    }
-    ids.push_back(id);
+    ids.push_back(*id);
     at = end;
   }
   return ids;
@@ -103,13 +101,12 @@ void print_tokens(const TokenizeArguments& options, const Tokenizer& tokenizer,
 
 int run(const TokenizeArguments& options, const std::vector<std::string>& arguments) {
   if (options.decode && (options.special || options.ids)) {
-    throw UsageError("--decode goes from ids to text; it takes no --ids or --special", "tokenize");
+    throw UsageError("--decode goes from ids to text; it takes no --ids or --special");
   }
   const auto [model, words] = take_model(options.model, arguments);
   const std::optional<std::string> text = find_text(words, options.file);
   if (!text)
-    throw UsageError("no text: give it as an argument, with -f FILE, or on standard input",
-                     "tokenize");
+    throw UsageError("no text: give it as an argument, with -f FILE, or on standard input");
   const auto source = open_source(model);
   const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(*source);
   if (tokenizer == nullptr) fail(Errc::NotFound, "{}: has no tokenizer (tokenizer.json)", model);
@@ -143,8 +140,7 @@ void add_tokenize_command(CommandLine& line) {
       .example("tokenize models/demo --ids --special \"<|im_start|>user\"")
       .example("tokenize models/demo --decode \"46 103 115\"");
   add_model_argument_notes(command);
-  command.run(
-      [options](const std::vector<std::string>& arguments) { return run(*options, arguments); });
+  command.run(options, run);
 }
 
 }  // namespace moeflux::cli

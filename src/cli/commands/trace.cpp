@@ -1,11 +1,11 @@
 #include "cli/commands/trace.h"
 
 #include <algorithm>
-#include <charconv>
 #include <memory>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "cli/commands/commands.h"
 #include "cli/options/model_options.h"
 #include "cli/terminal/interrupt.h"
@@ -59,7 +59,7 @@ std::vector<std::optional<std::string>> find_prompts(const TraceOptions& options
   const bool alone = !options.prompts && !options.texts && !options.conversation.messages;
   if (!words.empty() || options.file || alone) prompts.push_back(find_text(words, options.file));
   if (alone && !prompts.back()) {
-    throw UsageError("nothing to record: give a prompt, --prompts FILE or --texts FILE", "trace");
+    throw UsageError("nothing to record: give a prompt, --prompts FILE or --texts FILE");
   }
   if (prompts.empty() && options.conversation.messages) prompts.emplace_back();
   return prompts;
@@ -98,11 +98,11 @@ void record_all(Engine& engine, const TraceOptions& options,
 
 // Runs prompts or texts through a model and writes down which experts its layers ask for.
 int record_trace(const TraceOptions& options, const std::vector<std::string>& arguments) {
-  if (!options.output) throw UsageError("-o FILE is missing", "trace");
-  if (options.chunk < 0) throw UsageError("--chunk must be 0 (as many as fit) or more", "trace");
-  if (options.max_tokens < 0) throw UsageError("--predict must be 0 (no limit) or more", "trace");
+  if (!options.output) throw UsageError("-o FILE is missing");
+  if (options.chunk < 0) throw UsageError("--chunk must be 0 (as many as fit) or more");
+  if (options.max_tokens < 0) throw UsageError("--predict must be 0 (no limit) or more");
   if (directory_exists(*options.output)) {
-    throw UsageError(fmt::format("-o {}: is a directory; give a file", *options.output), "trace");
+    throw UsageError(fmt::format("-o {}: is a directory; give a file", *options.output));
   }
   const auto [model, words] = take_model(options.model, arguments);
   const auto prompts = find_prompts(options, words);
@@ -127,32 +127,27 @@ int record_trace(const TraceOptions& options, const std::vector<std::string>& ar
 }
 
 void parse_shape(const std::string& text, SyntheticTraceOptions& options) {
-  const char* at = text.data();
-  const char* end = at + text.size();
+  const std::vector<std::string> parts = split(text, 'x');
   int* const sizes[] = {&options.n_layers, &options.n_experts, &options.top_k};
-  for (int i = 0; i < 3; ++i) {
-    const auto result = std::from_chars(at, end, *sizes[i]);
-    const bool last = i == 2;
-    if (result.ec != std::errc() || (last ? result.ptr != end : result.ptr == end) ||
-        (!last && *result.ptr != 'x')) {
-      throw UsageError(fmt::format("--shape: \"{}\" is not LAYERSxEXPERTSxTOP_K", text), "trace");
-    }
-    at = last ? result.ptr : result.ptr + 1;
+  for (std::size_t i = 0; i < std::size(sizes); ++i) {
+    const auto size = parts.size() == 3 ? to_number<int>(parts[i]) : std::nullopt;
+    if (!size) throw UsageError(fmt::format("--shape: \"{}\" is not LAYERSxEXPERTSxTOP_K", text));
+    *sizes[i] = *size;
   }
 }
 
 int bounded(std::int64_t value, const char* option) {
   if (value < 1 || value > 1'000'000) {
-    throw UsageError(fmt::format("{} must be from 1 to 1000000", option), "trace");
+    throw UsageError(fmt::format("{} must be from 1 to 1000000", option));
   }
   return static_cast<int>(value);
 }
 
 // A made-up trace of a model of any size.
 int synthesize_trace(const TraceOptions& options, const std::vector<std::string>& arguments) {
-  if (!options.output) throw UsageError("-o FILE is missing", "trace");
+  if (!options.output) throw UsageError("-o FILE is missing");
   if (!arguments.empty()) {
-    throw UsageError(fmt::format("trace synth takes no argument \"{}\"", arguments[0]), "trace");
+    throw UsageError(fmt::format("trace synth takes no argument \"{}\"", arguments[0]));
   }
   SyntheticTraceOptions synthetic;
   parse_shape(options.shape, synthetic);
@@ -193,7 +188,7 @@ void add_replay_options(Command& command, TraceOptions& options) {
       .option("--skip", options.skip, "N",
               "tokens, or %, that fill the cache and do not count (default: 20%)")
       .option("--bandwidth", options.bandwidth, "SIZE",
-              "bytes a second of the disk: adds the tokens a second it allows")
+              "bytes a second of the drive: adds the tokens a second it allows")
       .option("--plot", options.plot, "FILE", "draw hit rate against size as SVG");
 }
 
@@ -244,8 +239,7 @@ void add_trace_command(CommandLine& line) {
     if (action == "synth") return synthesize_trace(*options, rest);
     throw UsageError(action.empty()
                          ? "trace needs one of record, replay, synth"
-                         : fmt::format("trace cannot \"{}\", only record, replay, synth", action),
-                     "trace");
+                         : fmt::format("trace cannot \"{}\", only record, replay, synth", action));
   });
 }
 

@@ -1,11 +1,11 @@
 // moeflux trace replay: what caches of several sizes and policies would have done.
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/memory_budget.h"
+#include "base/text.h"
 #include "cli/commands/trace.h"
 #include "cli/reports/svg_plot.h"
 #include "cli/terminal/terminal.h"
@@ -27,26 +27,18 @@ struct Row {
 };
 
 std::vector<std::string> split_list(const std::string& text) {
-  std::vector<std::string> parts;
-  std::size_t begin = 0;
-  while (begin <= text.size()) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    if (end > begin) parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
+  std::vector<std::string> parts = split(text, ',');
+  std::erase(parts, "");
   return parts;
 }
 
 // "25%" of `whole`, or a plain number; nothing when it is neither.
 std::optional<double> parse_amount(const std::string& text, double whole) {
-  double value = 0;
-  const char* end = text.data() + text.size();
-  const auto result = std::from_chars(text.data(), end, value);
-  const std::string_view unit(result.ptr, static_cast<std::size_t>(end - result.ptr));
-  if (result.ec != std::errc() || !std::isfinite(value) || value < 0) return std::nullopt;
-  if (unit.empty()) return value;
-  if (unit == "%" && value <= 100) return value / 100 * whole;
-  return std::nullopt;
+  const bool is_share = text.ends_with('%');
+  const auto value = to_number<double>(text.substr(0, text.size() - (is_share ? 1 : 0)));
+  if (!value || !std::isfinite(*value) || *value < 0 || (is_share && *value > 100))
+    return std::nullopt;
+  return is_share ? *value / 100 * whole : *value;
 }
 
 std::uint64_t slot_bytes(const TraceInfo& info) {
@@ -66,10 +58,10 @@ std::vector<CacheSize> parse_sizes(const std::string& list, const Trace& trace) 
       slots = static_cast<double>(parse_size(text, "--sizes") / slot_bytes(trace.info()));
     }
     slots = std::clamp(std::round(slots), 0.0, n_total);
-    if (slots < 1) throw UsageError(fmt::format("--sizes: {} holds no expert", text), "trace");
+    if (slots < 1) throw UsageError(fmt::format("--sizes: {} holds no expert", text));
     sizes.push_back({text, static_cast<std::size_t>(slots)});
   }
-  if (sizes.empty()) throw UsageError("--sizes: names no size", "trace");
+  if (sizes.empty()) throw UsageError("--sizes: names no size");
   std::stable_sort(sizes.begin(), sizes.end(),
                    [](const CacheSize& a, const CacheSize& b) { return a.n_slots < b.n_slots; });
   return sizes;
@@ -88,11 +80,11 @@ std::vector<std::string> parse_policies(const std::string& list) {
                                    [&](const PolicyInfo& policy) { return policy.name == name; });
     if (!found && name != kBound) {
       throw UsageError(
-          fmt::format("--policy: \"{}\" is none of {}, {}", name, policy_names(), kBound), "trace");
+          fmt::format("--policy: \"{}\" is none of {}, {}", name, policy_names(), kBound));
     }
     names.push_back(name);
   }
-  if (names.empty()) throw UsageError("--policy: names no policy", "trace");
+  if (names.empty()) throw UsageError("--policy: names no policy");
   return names;
 }
 
@@ -100,8 +92,7 @@ std::int64_t parse_skip(const std::string& text, const Trace& trace) {
   const auto amount = parse_amount(text, static_cast<double>(trace.n_tokens()));
   if (!amount || *amount >= static_cast<double>(std::max<std::int64_t>(trace.n_tokens(), 1))) {
     throw UsageError(
-        fmt::format("--skip: \"{}\" is no part of the trace's {} tokens", text, trace.n_tokens()),
-        "trace");
+        fmt::format("--skip: \"{}\" is no part of the trace's {} tokens", text, trace.n_tokens()));
   }
   return static_cast<std::int64_t>(*amount);
 }
@@ -210,7 +201,7 @@ std::string plot_svg(const Trace& trace, const std::vector<CacheSize>& sizes,
 }  // namespace
 
 int replay_trace(const TraceOptions& options, const std::vector<std::string>& arguments) {
-  if (arguments.size() != 1) throw UsageError("trace replay needs one trace file", "trace");
+  if (arguments.size() != 1) throw UsageError("trace replay needs one trace file");
   const std::vector<std::string> policies = parse_policies(options.policies);
   std::optional<double> bandwidth;
   if (options.bandwidth) {

@@ -45,9 +45,9 @@ std::string check_line(const VerifyCheck& check, bool color) {
 }
 
 int run(const VerifyArguments& options, const std::vector<std::string>& arguments) {
-  if (!options.golden) throw UsageError("--golden FILE is missing", "verify");
-  if (!(options.tolerance >= 0)) throw UsageError("--tol must be 0 or more", "verify");
-  if (options.chunk < 0) throw UsageError("--chunk must be 0 (as many as fit) or more", "verify");
+  if (!options.golden) throw UsageError("--golden FILE is missing");
+  if (!(options.tolerance >= 0)) throw UsageError("--tol must be 0 or more");
+  if (options.chunk < 0) throw UsageError("--chunk must be 0 (as many as fit) or more");
   const bool color = options.general.color_on_stdout();
   const std::string model = only_model(options.model, arguments);
   const InterruptGuard guard;
@@ -113,8 +113,7 @@ void add_verify_command(CommandLine& line) {
       .example("verify models/demo --golden golden.safetensors --tol 1e-5 --chunk 7 --json");
   command.note("Every position is judged alone, by its relative difference and by its worst value.")
       .note("Exit code 1 when a check is beyond the tolerance.");
-  command.run(
-      [options](const std::vector<std::string>& arguments) { return run(*options, arguments); });
+  command.run(options, run);
 }
 
 }  // namespace moeflux::cli

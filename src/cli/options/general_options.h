@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include <fmt/format.h>
+
 #include "cli/command_line.h"
 #include "cli/terminal/terminal.h"
 
@@ -18,10 +20,21 @@ struct GeneralOptions {
   bool color_on_stderr() const { return use_color(parse_color(color), stderr_is_terminal()); }
   bool show_progress() const { return !quiet && stderr_is_terminal(); }
 
-  void note(std::string_view line) const;    // to stderr, unless quiet
-  void detail(std::string_view line) const;  // to stderr, only when verbose
+  void note(std::string_view line) const {  // to stderr, unless quiet
+    if (!quiet) write_stderr(fmt::format("moeflux: {}\n", line));
+  }
+  void detail(std::string_view line) const {  // to stderr, only when verbose
+    if (verbose) note(line);
+  }
 };
 
-void add_general_options(Command& command, GeneralOptions& options);
+inline void add_general_options(Command& command, GeneralOptions& options) {
+  command.group("General")
+      .flag("-q,--quiet", options.quiet, "no progress and no remarks, only results and errors")
+      .flag("-v,--verbose", options.verbose, "say more on standard error")
+      .option("--color", options.color, "WHEN", "auto, on or off (default: auto)")
+      .choices({"auto", "on", "off"})
+      .env("NO_COLOR", "off");
+}
 
 }  // namespace moeflux::cli

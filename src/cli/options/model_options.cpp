@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "cli/options/environment.h"
 #include "cli/terminal/interrupt.h"
 #include "cli/terminal/progress.h"
@@ -33,9 +34,8 @@ ReaderKind reader_kind(const std::string& name) {
 
 std::optional<int> number_or_auto(const std::string& text, const char* option, int least) {
   if (text == "auto") return std::nullopt;
-  int number = -1;
-  const auto result = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (result.ec != std::errc() || result.ptr != text.data() + text.size() || number < least) {
+  const auto number = to_number<int>(text);
+  if (!number || *number < least) {
     throw UsageError(
         fmt::format("{}: \"{}\" is neither auto nor a number from {} on", option, text, least));
   }
@@ -216,13 +216,9 @@ DraftOptions parse_drafts(const ModelOptions& options) {
   }
   if (colon == std::string::npos) return drafts;
   const std::string_view text = std::string_view(options.draft).substr(colon + 1);
-  int depth = 0;
-  const auto result = std::from_chars(text.data(), text.data() + text.size(), depth);
-  if (result.ec != std::errc() || result.ptr != text.data() + text.size() || depth < 1 ||
-      depth > kMaxDrafts) {
+  drafts.depth = to_number<int>(text);
+  if (!drafts.depth || *drafts.depth < 1 || *drafts.depth > kMaxDrafts)
     throw UsageError(fmt::format("--draft: \"{}\" is not a number from 1 to {}", text, kMaxDrafts));
-  }
-  drafts.depth = depth;
   return drafts;
 }
 

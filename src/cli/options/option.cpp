@@ -1,13 +1,13 @@
-#include "cli/options/option.h"
-
+// How an option gets its value.
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "base/text.h"
 #include "cli/command_line.h"
+#include "cli/options/config.h"
 #include "cli/options/environment.h"
 
 namespace moeflux::cli {
@@ -23,14 +23,14 @@ const char* convert(const std::string& text, bool& out) {
   return out || text == "false" ? nullptr : "true or false";
 }
 const char* convert(const std::string& text, std::int64_t& out) {
-  const char* end = text.data() + text.size();
-  const auto result = std::from_chars(text.data(), end, out);
-  return result.ec == std::errc() && result.ptr == end ? nullptr : "a whole number";
+  const auto number = to_number<std::int64_t>(text);
+  if (number) out = *number;
+  return number ? nullptr : "a whole number";
 }
 const char* convert(const std::string& text, double& out) {
-  const char* end = text.data() + text.size();
-  const auto result = std::from_chars(text.data(), end, out);
-  return result.ec == std::errc() && result.ptr == end && std::isfinite(out) ? nullptr : "a number";
+  const auto number = to_number<double>(text);
+  if (number) out = *number;
+  return number && std::isfinite(out) ? nullptr : "a number";
 }
 template <class T>
 const char* convert(const std::string& text, std::optional<T>& out) {

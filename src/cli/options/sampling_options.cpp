@@ -1,10 +1,10 @@
 #include "cli/options/sampling_options.h"
 
-#include <charconv>
 #include <limits>
 #include <random>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace moeflux::cli {
 namespace {
@@ -25,18 +25,10 @@ void set(SamplingParams& params, Value SamplingParams::*field, const char* optio
 }
 
 std::pair<TokenId, float> parse_bias(const std::string& text) {
-  const std::size_t equals = text.find('=');
-  TokenId id = 0;
-  float value = 0;
-  const char* end = text.data() + text.size();
-  if (equals != std::string::npos) {
-    const char* middle = text.data() + equals;
-    const auto id_end = std::from_chars(text.data(), middle, id);
-    const auto value_end = std::from_chars(middle + 1, end, value);
-    if (id_end.ec == std::errc() && id_end.ptr == middle && value_end.ec == std::errc() &&
-        value_end.ptr == end) {
-      return {id, value};
-    }
+  if (const std::size_t equals = text.find('='); equals != std::string::npos) {
+    const auto id = to_number<TokenId>(text.substr(0, equals));
+    const auto value = to_number<float>(text.substr(equals + 1));
+    if (id && value) return {*id, *value};
   }
   throw UsageError(
       fmt::format("--logit-bias: \"{}\" is not ID=VALUE, such as 42=-1.5 or 42=-inf", text));

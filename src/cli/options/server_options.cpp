@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "cli/client/http_client.h"
 #include "cli/terminal/terminal.h"
 
@@ -21,10 +21,6 @@ bool starts_with(std::string_view text, std::string_view start) {
          std::equal(start.begin(), start.end(), text.begin(), [](char a, char b) {
            return a == std::tolower(static_cast<unsigned char>(b));
          });
-}
-
-bool ends_with(std::string_view text, std::string_view end) {
-  return text.size() > end.size() && text.substr(text.size() - end.size()) == end;
 }
 
 [[noreturn]] void refuse(const std::string& text, std::string_view why) {
@@ -50,11 +46,8 @@ void split_authority(const std::string& text, std::string_view authority, Server
   if (address.host.empty()) refuse(text, "it has no host");
   if (authority.empty()) return;
   address.port = authority.substr(1);
-  int number = 0;
-  const char* end = address.port.data() + address.port.size();
-  const auto result = std::from_chars(address.port.data(), end, number);
-  if (result.ec != std::errc() || result.ptr != end || number < 1 || number > 65535)
-    refuse(text, "its port is no number from 1 to 65535");
+  const int number = to_number<int>(address.port).value_or(0);
+  if (number < 1 || number > 65535) refuse(text, "its port is no number from 1 to 65535");
 }
 
 ServerAddress socket_address(const std::string& text, std::string_view path) {
@@ -82,7 +75,8 @@ ServerAddress parse_server_address(const std::string& text) {
   const bool plain =
       std::all_of(text.begin(), text.end(), [](unsigned char c) { return c > ' ' && c < 0x7F; });
   if (starts_with(text, kUnix)) return socket_address(text, text.substr(kUnix.size()));
-  if (text.find("://") == std::string::npos && ends_with(text, kSocketSuffix))
+  if (text.find("://") == std::string::npos && text.size() > kSocketSuffix.size() &&
+      text.ends_with(kSocketSuffix))
     return socket_address(text, text);
   if (!plain) refuse(text, "it has characters that belong to none");
   if (starts_with(text, kHttps)) {
@@ -102,8 +96,7 @@ ServerAddress parse_server_address(const std::string& text) {
   split_authority(text, rest.substr(0, slash), address);
   address.base = rest.substr(slash);
   while (!address.base.empty() && address.base.back() == '/') address.base.pop_back();
-  if (address.base == kVersion || ends_with(address.base, kVersion))
-    address.base.resize(address.base.size() - kVersion.size());
+  if (address.base.ends_with(kVersion)) address.base.resize(address.base.size() - kVersion.size());
   return address;
 }
 
@@ -128,12 +121,12 @@ void add_server_options(Command& command, ServerOptions& options, const std::str
       .secret();
 }
 
-HttpClient make_client(const ServerOptions& options, const std::string& command) {
+HttpClient make_client(const ServerOptions& options) {
   try {
     return {parse_server_address(options.server.value_or(kDefaultServer)),
             options.api_key.value_or("")};
   } catch (const Error& error) {
-    throw UsageError(error.what(), command);
+    throw UsageError(error.what());
   }
 }
 

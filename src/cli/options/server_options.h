@@ -39,6 +39,6 @@ struct ServerOptions {
 void add_server_options(Command& command, ServerOptions& options, const std::string& help);
 
 // Throws UsageError for an address or a key that cannot be one.
-HttpClient make_client(const ServerOptions& options, const std::string& command);
+HttpClient make_client(const ServerOptions& options);
 
 }  // namespace moeflux::cli

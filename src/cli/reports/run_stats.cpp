@@ -37,8 +37,8 @@ Json phase_json(const Activity& activity, bool with_layers) {
                {"bytes_read", activity.bytes_read},
                {"wait_seconds", number(total.wait_ns) * 1e-9},
                {"compute_seconds", number(total.compute_ns) * 1e-9},
-               {"guessed", activity.guessed},
-               {"guesses_used", activity.guesses_used}};
+               {"guessed", activity.prefetched},
+               {"guesses_used", activity.prefetches_used}};
   if (with_layers) {
     for (const LayerActivity& layer : activity.layers) {
       json["layers_per_token"].push_back(layer_json(layer, n));

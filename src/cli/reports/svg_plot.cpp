@@ -27,19 +27,9 @@ constexpr std::string_view kStyle =
 std::string escaped(std::string_view text) {
   std::string out;
   for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      default:
-        if (static_cast<unsigned char>(c) >= 0x20) out += c;
-    }
+    const std::string_view entity = c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : "";
+    out += entity;
+    if (entity.empty() && static_cast<unsigned char>(c) >= 0x20) out += c;
   }
   return out;
 }

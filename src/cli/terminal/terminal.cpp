@@ -26,21 +26,8 @@ bool write_all(int descriptor, std::string_view text) {  // false: errno says wh
   return true;
 }
 
-const char* escape_code(Style style) {
-  switch (style) {
-    case Style::Bold:
-      return "\033[1m";
-    case Style::Dim:
-      return "\033[2m";
-    case Style::Red:
-      return "\033[1;31m";
-    case Style::Green:
-      return "\033[32m";
-    case Style::Yellow:
-      return "\033[33m";
-  }
-  return "";
-}
+// By Style: bold, dim, red, green, yellow.
+constexpr const char* kStyleCodes[] = {"\033[1m", "\033[2m", "\033[1;31m", "\033[32m", "\033[33m"};
 
 constexpr char32_t kReplacement = 0xFFFD;
 constexpr char32_t kPictures = 0x2400;  // of the control characters, in their order
@@ -97,7 +84,8 @@ bool use_color(ColorMode mode, bool is_terminal) {
 }
 
 std::string styled(std::string_view text, Style style, bool color) {
-  return color ? fmt::format("{}{}\033[0m", escape_code(style), text) : std::string(text);
+  return color ? fmt::format("{}{}\033[0m", kStyleCodes[static_cast<std::size_t>(style)], text)
+               : std::string(text);
 }
 
 std::string SafeText::convert(bool at_end) {

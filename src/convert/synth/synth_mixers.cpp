@@ -5,13 +5,12 @@
 
 namespace moeflux {
 
-SynthMatrix SynthResidual::reader(std::string module, std::int64_t rows, int bits,
-                                  SynthOutput out) const {
+SynthMatrix SynthResidual::reader(std::string module, std::int64_t rows, SynthOutput out) const {
   const double norm = std::hypot(slow_norm(), rest_norm());
   return {.module = std::move(module),
           .rows = rows,
           .cols = d_model_,
-          .bits = bits,
+          .bits = bits_,
           .std = out.std / norm,
           .row_gain = std::move(out.gain),
           .constant = [bias = std::move(out.bias), one = constant_for(1)](
@@ -25,6 +24,7 @@ SynthMatrix SynthResidual::writer(std::string module, std::int64_t cols, double 
   return {.module = std::move(module),
           .rows = d_model_,
           .cols = cols,
+          .bits = bits_,
           .std = std / std::sqrt(static_cast<double>(cols)),
           .row_gain = [first_rest, slow_gain](std::int64_t row) {
             return row < kConstantChannels ? 0.0 : row < first_rest ? slow_gain : 1.0;
@@ -69,33 +69,57 @@ SynthVector synth_norm(const std::string& name, std::int64_t size, std::uint64_t
           }};
 }
 
-// Queries and keys have the same constant part in the dimensions that rotate, so that scores fall
-// with distance; the rest of them is random.
-void SynthMixers::add_gated_attention(const std::string& name, Tensors& to) const {
+SynthVector synth_zeros(const std::string& name, std::vector<std::int64_t> shape, DType dtype) {
+  return {.name = name, .dtype = dtype, .shape = std::move(shape), .value = [](std::int64_t) {
+            return 0.0;
+          }};
+}
+
+int SynthMixers::n_rotated(int d_head) const {
+  if (config_.contains("rotary_dim")) return number("rotary_dim");
+  const Json& rope = config_.contains("rope_parameters") ? config_.at("rope_parameters") : config_;
+  return static_cast<int>(d_head * rope.value("partial_rotary_factor", 1.0));
+}
+
+// Queries and keys have the same constant part in up to 64 dimensions that rotate, the fastest, so
+// that scores fall with distance; the rest of them is random.
+void SynthMixers::add_attention(const std::string& name, Tensors& to) const {
   const int d = number("head_dim"), n_heads = number("num_attention_heads");
-  const int n_kv = number("num_key_value_heads");
-  const int rotary =
-      static_cast<int>(d * config_.at("rope_parameters").at("partial_rotary_factor").get<double>());
+  const int n_kv = number("num_key_value_heads"), rotary = n_rotated(d);
   const RandomStream pattern(seed_, name + "pattern");
   const auto bias_of = [pattern, rotary](std::int64_t dim) {
-    return dim < rotary ? 1.5 * pattern.sign(static_cast<std::uint64_t>(dim)) : 0.0;
+    const bool is_fast = dim < rotary && dim % (rotary / 2) < 32;
+    return is_fast ? 1.5 * pattern.sign(static_cast<std::uint64_t>(dim)) : 0.0;
   };
-  // Of each head, d rows are the query and d the gate.
-  to.push_back(residual_.reader(name + "q_proj", std::int64_t{2} * n_heads * d, 4,
-                                {.bias = [bias_of, d](std::int64_t row) {
-                                  const std::int64_t dim = row % (2 * d);
+  const std::int64_t q_dim = std::int64_t{n_heads} * d, kv_dim = std::int64_t{n_kv} * d;
+  const int per_head =
+      blocks_.has_output_gate ? 2 * d : d;  // d rows are the query, others the gate
+  to.push_back(residual_.reader(name + "q_proj", std::int64_t{n_heads} * per_head,
+                                {.bias = [bias_of, d, per_head](std::int64_t row) {
+                                  const std::int64_t dim = row % per_head;
                                   return dim < d ? bias_of(dim) : 0.0;
                                 }}));
-  to.push_back(
-      residual_.reader(name + "k_proj", std::int64_t{n_kv} * d, 4,
-                       {.bias = [bias_of, d](std::int64_t row) { return bias_of(row % d); }}));
-  to.push_back(residual_.reader(name + "v_proj", std::int64_t{n_kv} * d, 4, {}));
-  to.push_back(synth_norm(name + "q_norm.weight", d, seed_));
-  to.push_back(synth_norm(name + "k_norm.weight", d, seed_));
+  to.push_back(residual_.reader(name + "k_proj", kv_dim, {.bias = [bias_of, d](std::int64_t row) {
+                                  return bias_of(row % d);
+                                }}));
+  to.push_back(residual_.reader(name + "v_proj", kv_dim, {}));
+  if (blocks_.has_bias) {
+    to.push_back(synth_zeros(name + "q_proj.bias", {std::int64_t{n_heads} * per_head}));
+    to.push_back(synth_zeros(name + "k_proj.bias", {kv_dim}));
+    to.push_back(synth_zeros(name + "v_proj.bias", {kv_dim}));
+  }
+  if (blocks_.has_sinks) to.push_back(synth_zeros(name + "sinks", {n_heads}));
+  if (blocks_.qk_norm != QkNorm::None) {
+    const bool is_whole = blocks_.qk_norm == QkNorm::WholeRow;
+    to.push_back(synth_norm(name + "q_norm.weight", is_whole ? q_dim : d, seed_));
+    to.push_back(synth_norm(name + "k_norm.weight", is_whole ? kv_dim : d, seed_));
+  }
   // Values average out over the context; a few tokens are taken as typical.
-  constexpr double kGate = 0.54, kAverage = 0.4;
-  to.push_back(
-      residual_.mixer_writer(name + "o_proj", std::int64_t{n_heads} * d, kGate * kAverage));
+  constexpr double kAverage = 0.4;
+  const double gate = blocks_.has_output_gate ? 0.54 : 1;
+  to.push_back(residual_.mixer_writer(name + "o_proj", q_dim, gate * kAverage));
+  if (blocks_.has_all_biases)
+    to.push_back(synth_zeros(name + "o_proj.bias", {residual_.d_model()}));
 }
 
 // With a key that hardly changes, the delta rule is a moving average: S^T k moves by the share beta
@@ -110,22 +134,51 @@ void SynthMixers::add_gated_delta(const std::string& name, Tensors& to) const {
 
   // The silu behind the convolution would give values a mean; this bias takes it away.
   constexpr double kValueBias = -0.145;
-  to.push_back(residual_.reader(
-      name + "in_proj_qkv", conv_dim, 4,
-      {.gain = [key_dim](std::int64_t row) { return row < 2 * key_dim ? 0.5 : 1.0; },
-       .bias =
-           [random, key_dim](std::int64_t row) {
-             if (row >= 2 * key_dim) return kValueBias;
-             return 1.5 * random.sign(static_cast<std::uint64_t>(row % key_dim));
-           }}));
-  to.push_back(residual_.reader(name + "in_proj_z", value_dim, 4,
-                                {.std = 0.5, .bias = [](std::int64_t) { return 1.0; }}));
+  const auto qkv_gain = [key_dim](std::int64_t row) { return row < 2 * key_dim ? 0.5 : 1.0; };
+  const auto qkv_bias = [random, key_dim](std::int64_t row) {
+    if (row >= 2 * key_dim) return kValueBias;
+    return 1.5 * random.sign(static_cast<std::uint64_t>(row % key_dim));
+  };
   // beta from 0.03 to 0.38.
-  to.push_back(residual_.reader(name + "in_proj_b", n_values, 4,
-                                {.std = 0.3, .bias = [n_values](std::int64_t row) {
-                                   return mix(-3.5, -0.5, share_of(row, n_values));
-                                 }}));
-  to.push_back(residual_.reader(name + "in_proj_a", n_values, 4, {.std = 0.3}));
+  const auto b_bias = [n_values](std::int64_t row) {
+    return mix(-3.5, -0.5, share_of(row, n_values));
+  };
+  if (blocks_.has_grouped_delta) {
+    // Row `row` of all q, k, v and z rows, which lie together for each key head.
+    const int n_keys = number("linear_num_key_heads"), values = n_values / n_keys * d_value;
+    const auto ungrouped = [=](std::int64_t row) -> std::int64_t {
+      const std::int64_t head = row / (2 * d_key + 2 * values), at = row % (2 * d_key + 2 * values);
+      if (at < d_key) return head * d_key + at;
+      if (at < 2 * d_key) return key_dim + head * d_key + at - d_key;
+      if (at < 2 * d_key + values) return 2 * key_dim + head * values + at - 2 * d_key;
+      return conv_dim + head * values + at - 2 * d_key - values;
+    };
+    to.push_back(residual_.reader(name + "in_proj_qkvz", conv_dim + value_dim,
+                                  {.gain =
+                                       [=](std::int64_t row) {
+                                         const std::int64_t at = ungrouped(row);
+                                         return at < conv_dim ? qkv_gain(at) : 0.5;
+                                       },
+                                   .bias =
+                                       [=](std::int64_t row) {
+                                         const std::int64_t at = ungrouped(row);
+                                         return at < conv_dim ? qkv_bias(at) : 1.0;
+                                       }}));
+    const int per_key = n_values / n_keys;  // of b, and then as many of a
+    to.push_back(residual_.reader(name + "in_proj_ba", std::int64_t{2} * n_values,
+                                  {.std = 0.3, .bias = [=](std::int64_t row) {
+                                     const std::int64_t head = row / (2 * per_key),
+                                                        at = row % (2 * per_key);
+                                     return at < per_key ? b_bias(head * per_key + at) : 0.0;
+                                   }}));
+  } else {
+    to.push_back(
+        residual_.reader(name + "in_proj_qkv", conv_dim, {.gain = qkv_gain, .bias = qkv_bias}));
+    to.push_back(residual_.reader(name + "in_proj_z", value_dim,
+                                  {.std = 0.5, .bias = [](std::int64_t) { return 1.0; }}));
+    to.push_back(residual_.reader(name + "in_proj_b", n_values, {.std = 0.3, .bias = b_bias}));
+    to.push_back(residual_.reader(name + "in_proj_a", n_values, {.std = 0.3}));
+  }
   // The current token, the last tap, counts most. The taps add up to 1.
   to.push_back(SynthVector{.name = name + "conv1d.weight",
                            .dtype = DType::BF16,
@@ -167,7 +220,7 @@ void SynthMixers::add_latent_attention(const std::string& name, Tensors& to) con
     return pattern.sign(static_cast<std::uint64_t>(dim));
   };
   to.push_back(residual_.reader(
-      name + "q_a_proj", q_rank, 4,
+      name + "q_a_proj", q_rank,
       {.gain = [](std::int64_t row) { return row < kConstantChannels ? 0.0 : 1.0; },
        .bias = [](std::int64_t row) { return row < kConstantChannels ? 1.0 : 0.0; }}));
   to.push_back(synth_norm(name + "q_a_layernorm.weight", q_rank, seed_));
@@ -182,7 +235,7 @@ void SynthMixers::add_latent_attention(const std::string& name, Tensors& to) con
                                     kConstantChannels;
                            }});
   to.push_back(residual_.reader(
-      name + "kv_a_proj_with_mqa", kv_rank + d_rope, 4,
+      name + "kv_a_proj_with_mqa", kv_rank + d_rope,
       {.gain = [kv_rank](std::int64_t row) { return row < kv_rank ? 1.0 : 0.2; },
        .bias = [sign,
                 kv_rank](std::int64_t row) { return row < kv_rank ? 0.0 : sign(row - kv_rank); }}));

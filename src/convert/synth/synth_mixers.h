@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "convert/synth/synth_shape.h"
 #include "convert/synth/synth_tensor.h"
 
 namespace moeflux {
@@ -31,8 +32,9 @@ struct SynthOutput {
 class SynthResidual {
  public:
   // `depth`: layers of the whole model. A model with fewer has the first of these layers.
-  SynthResidual(int d_model, int depth)
-      : d_model_(d_model), n_slow_(d_model >= 1024 ? 128 : 64), depth_(depth) {}
+  // `bits`: of dense matrices.
+  SynthResidual(int d_model, int depth, int bits)
+      : d_model_(d_model), n_slow_(d_model >= 1024 ? 128 : 64), depth_(depth), bits_(bits) {}
 
   int d_model() const { return d_model_; }
   int n_slow() const { return n_slow_; }
@@ -43,7 +45,7 @@ class SynthResidual {
   // Weights on the constant channels that add up to `bias`.
   double constant_for(double bias) const { return bias * rms() / kConstantChannels; }
 
-  SynthMatrix reader(std::string module, std::int64_t rows, int bits, SynthOutput out) const;
+  SynthMatrix reader(std::string module, std::int64_t rows, SynthOutput out) const;
   // Of a mixer or a feed-forward, from inputs of this size. Both know the share they may add.
   SynthMatrix mixer_writer(std::string module, std::int64_t cols, double input_rms) const;
   SynthMatrix ffn_writer(std::string module, std::int64_t cols, double input_rms,
@@ -63,28 +65,39 @@ class SynthResidual {
   }
   SynthMatrix writer(std::string module, std::int64_t cols, double std, double slow_gain) const;
 
-  int d_model_, n_slow_, depth_;
+  int d_model_, n_slow_, depth_, bits_;
   double slow_ = 0, rest_ = 1;  // mean squares of these channels
 };
 
 // About 1, as trained ones are; MLX stores them with the +1 of the Qwen family included.
 SynthVector synth_norm(const std::string& name, std::int64_t size, std::uint64_t seed);
+// A bias that does nothing.
+SynthVector synth_zeros(const std::string& name, std::vector<std::int64_t> shape,
+                        DType dtype = DType::BF16);
 
 class SynthMixers {
  public:
   using Tensors = std::vector<std::variant<SynthMatrix, SynthVector>>;
 
-  // `config` and `residual` (at the mixer's input) must outlive this, but not the tensors.
-  SynthMixers(const Json& config, const SynthResidual& residual, std::uint64_t seed, DType a_log)
-      : config_(config), residual_(residual), seed_(seed), a_log_(a_log) {}
+  // `shape`, its text config and `residual` (at the mixer's input) must outlive this, but not the
+  // tensors.
+  SynthMixers(const SynthShape& shape, const Json& config, const SynthResidual& residual,
+              std::uint64_t seed)
+      : blocks_(shape.blocks),
+        config_(config),
+        residual_(residual),
+        seed_(seed),
+        a_log_(shape.a_log) {}
 
-  void add_gated_attention(const std::string& name, Tensors& to) const;
+  void add_attention(const std::string& name, Tensors& to) const;
   void add_gated_delta(const std::string& name, Tensors& to) const;
   void add_latent_attention(const std::string& name, Tensors& to) const;
 
  private:
   int number(const char* key) const { return config_.at(key).get<int>(); }
+  int n_rotated(int d_head) const;
 
+  const SynthBlocks& blocks_;
   const Json& config_;
   const SynthResidual& residual_;
   std::uint64_t seed_;

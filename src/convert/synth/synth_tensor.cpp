@@ -148,6 +148,50 @@ void fill_parameters(const SynthMatrix& m, SynthPlane::Part part, const RandomSt
            });
 }
 
+// The two powers of 2 around the wanted scale, mixed so that the mean square is right.
+class ExponentTable {
+ public:
+  std::uint8_t of(double std, std::size_t choice) {
+    if (std != std_) {
+      std_ = std;
+      constexpr double kCodeStd = 2.926;  // of uniform E2M1 codes
+      const double exponent = std::log2(std / kCodeStd);
+      lower_ = std == 0 ? 0 : static_cast<int>(std::floor(exponent)) + 127;
+      const double share = (std::exp2(2 * (exponent - std::floor(exponent))) - 1) / 3;
+      n_upper_ = std == 0 ? 0 : static_cast<std::size_t>(std::lround(share * kScaleChoices));
+    }
+    return static_cast<std::uint8_t>(lower_ + (choice < n_upper_ ? 1 : 0));
+  }
+
+ private:
+  double std_ = -1;
+  int lower_ = 0;
+  std::size_t n_upper_ = 0;
+};
+
+// Constants cannot be had in this format: weights on the constant channels are next to zero.
+void fill_exponents(const SynthMatrix& m, const RandomStream& random, std::uint64_t offset,
+                    std::span<std::byte> out) {
+  const std::int64_t groups = m.cols / kSynthMxGroup;
+  const std::int64_t constant_end = m.constant ? kConstantChannels / kSynthMxGroup : 0;
+  const std::int64_t slow_end =
+      m.slow_columns > 0 ? (kConstantChannels + m.slow_columns) / kSynthMxGroup : 0;
+  ExponentTable plain, slow;
+  for_rows(static_cast<std::int64_t>(offset), std::ssize(out), groups,
+           [&](std::int64_t row, std::int64_t begin, std::int64_t end, std::int64_t at) {
+             const RowStatistics row_is = statistics_of(m, row);
+             for (std::int64_t group = begin; group < end; ++group, ++at) {
+               const auto element = static_cast<std::uint64_t>(row * groups + group);
+               const std::size_t choice =
+                   random.word(kFirstScaleWord + element / 16) >> (4 * (element % 16)) & 15;
+               const std::uint8_t exponent = group < constant_end ? std::uint8_t{0}
+                                             : group < slow_end   ? slow.of(row_is.slow_std, choice)
+                                                                  : plain.of(row_is.std, choice);
+               out[static_cast<std::size_t>(at)] = static_cast<std::byte>(exponent);
+             }
+           });
+}
+
 // A matrix in BF16: one random byte chooses each weight.
 void fill_plain(const SynthMatrix& m, const RandomStream& random, std::uint64_t offset,
                 std::span<std::byte> out) {
@@ -181,6 +225,10 @@ std::vector<SynthPlane> planes_of(const SynthMatrix& m) {
   using Part = SynthPlane::Part;
   const std::string weight = m.module + ".weight";
   if (m.bits == 16) return {make_plane(weight, DType::BF16, {m.rows, m.cols}, Part::Plain)};
+  if (m.is_mxfp4)
+    return {make_plane(weight, DType::U32, {m.rows, m.cols / 8}, Part::Codes),
+            make_plane(m.module + ".scales", DType::U8, {m.rows, m.cols / kSynthMxGroup},
+                       Part::Exponents)};
   const std::int64_t groups = m.cols / kSynthGroup;
   return {make_plane(weight, DType::U32, {m.rows, m.cols * m.bits / 32}, Part::Codes),
           make_plane(m.module + ".scales", DType::BF16, {m.rows, groups}, Part::Scales),
@@ -200,6 +248,8 @@ void fill_plane(const SynthMatrix& matrix, const SynthPlane& plane, const Random
     case SynthPlane::Part::Scales:
     case SynthPlane::Part::Biases:
       return fill_parameters(matrix, plane.part, random, offset, out);
+    case SynthPlane::Part::Exponents:
+      return fill_exponents(matrix, random, offset, out);
     case SynthPlane::Part::Plain:
       return fill_plain(matrix, random, offset, out);
   }

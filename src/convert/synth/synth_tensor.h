@@ -2,10 +2,10 @@
 // of any part of it are made on demand by fill_plane(), so that a model of any size needs no
 // memory.
 //
-// A matrix is quantized: its codes are random bits, and the scale and bias of each group of columns
-// place them around zero with the wanted standard deviation. Some columns are special because some
-// channels of the residual stream are (synth_plan.h): the first kConstantChannels hold a constant
-// in every token, so that weights on them act as biases of the output rows.
+// A matrix is quantized: its codes are random bits, and the scale (and bias) of each group of
+// columns places them around zero with the wanted standard deviation. Some columns are special
+// because some channels of the residual stream are (synth_plan.h): the first kConstantChannels hold
+// a constant in every token, so that weights on them act as biases of the output rows.
 #pragma once
 
 #include <cstddef>
@@ -53,6 +53,7 @@ class RandomStream {
 };
 
 inline constexpr int kSynthGroup = 64;  // columns that share a scale
+inline constexpr int kSynthMxGroup = 32;
 inline constexpr int kConstantChannels = kSynthGroup;
 
 struct SynthMatrix {
@@ -60,6 +61,7 @@ struct SynthMatrix {
   std::int64_t rows = 0;
   std::int64_t cols = 0;
   int bits = 4;                                        // 4 or 8; 16: BF16, not quantized
+  bool is_mxfp4 = false;                               // E2M1 codes, E8M0 scales of 32 columns
   double std = 0;                                      // of the weights
   std::function<double(std::int64_t row)> row_gain{};  // factor on std; none: 1
   std::function<double(std::int64_t row)> constant{};  // weights on the first kConstantChannels
@@ -80,7 +82,7 @@ struct SynthPlane {
   DType dtype = DType::BF16;
   std::vector<std::int64_t> shape;
   std::uint64_t bytes = 0;
-  enum class Part { Codes, Scales, Biases, Plain } part = Part::Plain;
+  enum class Part { Codes, Scales, Biases, Exponents, Plain } part = Part::Plain;
 };
 std::vector<SynthPlane> planes_of(const SynthMatrix& matrix);
 SynthPlane plane_of(const SynthVector& vector);

@@ -69,10 +69,10 @@ std::string deepseek_token(std::string name) {
   return deepseek_form("<|" + name + "|>");
 }
 
-// The 26 control tokens of the released tokenizer follow its 248044 others. A smaller vocabulary
-// has them at its end, with the same number of unused rows behind.
+// The 26 control tokens of the released tokenizers follow 248044 others (of 248320 rows) or 151643
+// (of 151936). Another vocabulary has them near its end.
 Vocabulary qwen_vocabulary(int n_vocab) {
-  constexpr int kRowsFromControl = 248320 - 248044;
+  const int rows_from_control = n_vocab == 151936 ? 151936 - 151643 : 248320 - 248044;
   const std::array<const char*, 26> names{"<|endoftext|>",
                                           "<|im_start|>",
                                           "<|im_end|>",
@@ -100,7 +100,7 @@ Vocabulary qwen_vocabulary(int n_vocab) {
                                           "<think>",
                                           "</think>"};
   Vocabulary v{.first = 0,
-               .end = n_vocab - kRowsFromControl,
+               .end = n_vocab - rows_from_control,
                .control = {},
                .ends = {},
                .bos = {},

@@ -1,7 +1,7 @@
-// The text side of a synthetic model: a made-up vocabulary of the released size, with the control
-// tokens of the family at their released ids, and a plain chat template. Bytes are tokens, and
-// merges build letters into pairs, words of three, and more, so that a prompt of ordinary text
-// becomes some three letters a token and many different tokens.
+// The text side of a synthetic model: a made-up vocabulary of the released size, with control
+// tokens (those of Qwen and DeepSeek at their released ids), and a plain chat template. Bytes are
+// tokens, and merges build letters into pairs, words of three, and more, so that a prompt of
+// ordinary text becomes some three letters a token and many different tokens.
 #pragma once
 
 #include <string>

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/stopwatch.h"
 #include "engine/measure/measure_speed.h"
 #include "io/measure_reader.h"
 
@@ -14,10 +15,6 @@ namespace moeflux {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
@@ -67,7 +64,7 @@ class Bench {
       } else {
         engine_.prefill(session_, tokens(n));
       }
-      result.seconds += since(start);
+      result.seconds += seconds_since(start);
       measure(machine);
     }
     result.activity = activity_of(engine_) - before;
@@ -187,9 +184,9 @@ BenchBounds bounds_of(const Engine& engine, const BenchTest& test) {
         total.misses > 0
             ? static_cast<double>(total.bytes) / static_cast<double>(total.misses)
             : static_cast<double>(run.activity.bytes_read) /
-                  static_cast<double>(std::max<std::uint64_t>(run.activity.guessed, 1));
+                  static_cast<double>(std::max<std::uint64_t>(run.activity.prefetched, 1));
     return static_cast<double>(total.bytes) +
-           record * static_cast<double>(run.activity.guesses_used);
+           record * static_cast<double>(run.activity.prefetches_used);
   });
   bounds.bytes_read =
       per_token([](const BenchRun& run) { return static_cast<double>(run.activity.bytes_read); });
@@ -197,7 +194,7 @@ BenchBounds bounds_of(const Engine& engine, const BenchTest& test) {
   bounds.hit_rate = median_of(test, [](const BenchRun& run) {
     const LayerActivity total = run.activity.total();
     const auto asked = static_cast<double>(total.hits + total.misses);
-    const auto held = static_cast<double>(total.hits - run.activity.guesses_used);
+    const auto held = static_cast<double>(total.hits - run.activity.prefetches_used);
     return asked > 0 ? held / asked : 1.0;
   });
   bounds.wait_seconds = per_token(

@@ -58,9 +58,9 @@ struct BenchBounds {
   double seconds = 0;
   double memory_seconds = 0;  // traffic over the speed of memory
   double disk_seconds = 0;    // bytes missed over the speed of the drive
-  double bytes_missed = 0;    // what had to be read: misses, and guesses that were right
-  double bytes_read = 0;      // wrong guesses included
-  double hit_rate = 0;        // without what was guessed
+  double bytes_missed = 0;    // what had to be read: misses, and prefetches that were right
+  double bytes_read = 0;      // wrong prefetches included
+  double hit_rate = 0;        // without what was prefetched
   double wait_seconds = 0;
   double drive_busy_seconds = 0;  // as the engine saw it
   double compute_seconds = 0;

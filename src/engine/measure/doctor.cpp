@@ -176,33 +176,18 @@ void measure_memories(const Effort& effort, Steps& steps, DoctorReport& report) 
   }
 }
 
-template <class Speed, class Rate>
-const Speed* fastest(const std::vector<Speed>& speeds, Rate rate) {
-  const auto best =
-      std::max_element(speeds.begin(), speeds.end(),
-                       [&](const Speed& a, const Speed& b) { return rate(a) < rate(b); });
-  return best == speeds.end() ? nullptr : &*best;
-}
-
 }  // namespace
 
 std::string_view severity_name(Severity severity) {
-  switch (severity) {
-    case Severity::Note:
-      return "note";
-    case Severity::Warning:
-      return "warning";
-    case Severity::Error:
-      break;
-  }
-  return "error";
+  constexpr std::string_view kNames[] = {"note", "warning", "error"};
+  return kNames[static_cast<std::size_t>(severity)];
 }
 
 const DiskSpeed* DoctorReport::best_disk() const {
-  return fastest(disk, [](const DiskSpeed& d) { return d.speed.bytes_per_second(); });
-}
-const MemorySpeed* DoctorReport::best_memory() const {
-  return fastest(memory, [](const MemorySpeed& m) { return m.bytes_per_second; });
+  const auto best = std::max_element(disk.begin(), disk.end(), [](const auto& a, const auto& b) {
+    return a.speed.bytes_per_second() < b.speed.bytes_per_second();
+  });
+  return best == disk.end() ? nullptr : &*best;
 }
 
 ModelOnDisk inspect_model(const std::string& path) {

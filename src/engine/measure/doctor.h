@@ -64,8 +64,7 @@ struct DoctorReport {
   std::vector<MemorySpeed> memory;
   std::vector<Finding> findings;
 
-  const DiskSpeed* best_disk() const;      // null when nothing was measured
-  const MemorySpeed* best_memory() const;  // null when nothing was measured
+  const DiskSpeed* best_disk() const;  // null when nothing was measured
 };
 
 // Throws Error(NotFound) when the path does not exist, and what `progress` throws.

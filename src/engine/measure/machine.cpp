@@ -5,7 +5,6 @@
 #include <set>
 #include <utility>
 
-#include <sched.h>
 #include <sys/utsname.h>
 
 #include "base/cpu_features.h"
@@ -59,19 +58,13 @@ std::uint64_t last_level_cache(const std::string& root) {
   return 0;
 }
 
-int usable_processors() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return ::sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 0;
-}
-
 CpuDescription describe_cpu(const std::string& root) {
   CpuDescription cpu;
   cpu.name = cpu_model_name();
   cpu.features = describe(cpu_features());
   cpu.n_threads = count_listed(root, "/sys/devices/system/cpu/online");
   count_processors(root, cpu);
-  cpu.n_usable = usable_processors();
+  cpu.n_usable = static_cast<int>(usable_processors().size());
   cpu.quota = processor_quota(root);
   cpu.n_nodes = count_listed(root, "/sys/devices/system/node/online");
   cpu.l3_bytes = last_level_cache(root);

@@ -16,6 +16,7 @@
 
 #include "base/aligned_buffer.h"
 #include "base/error.h"
+#include "base/stopwatch.h"
 
 namespace moeflux {
 namespace {
@@ -80,7 +81,7 @@ void read_for(Worker& worker, double seconds) {
     asm volatile("" : : "r"(sum));  // used, so that reading cannot be left out
     worker.bytes += kChunk;
     offset = offset + kChunk < worker.memory.size() ? offset + kChunk : 0;
-    worker.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    worker.seconds = seconds_since(start);
   } while (worker.seconds < seconds || worker.bytes < worker.memory.size());
 }
 
@@ -193,7 +194,7 @@ double measure_kernels(Backend& backend, const WeightFormat& format, std::int64_
       backend.matmul({.weight = matrices.at(i), .x = x, .y = y});
     backend.wait_for_all();
     bytes += static_cast<double>(matrices.count() * matrices.each());
-    seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    seconds = seconds_since(start);
   } while (seconds < options.seconds);
   return bytes / seconds;
 }

@@ -20,6 +20,7 @@
 
 #include "base/aligned_buffer.h"
 #include "base/error.h"
+#include "base/stopwatch.h"
 #include "base/system_file.h"
 
 namespace moeflux {
@@ -207,16 +208,15 @@ StorageDescription describe_storage(const std::string& path, const std::string& 
 
 TestFile::TestFile(const std::string& directory, const Options& options)
     : file_(open_unnamed(directory)), path_(fmt::format("/proc/self/fd/{}", file_.get())) {
-  using Clock = std::chrono::steady_clock;
   const HugeBuffer chunk(kWriteBytes);
   std::uint64_t random = 0x9E3779B97F4A7C15u;
-  const Clock::time_point start = Clock::now();
+  const auto start = std::chrono::steady_clock::now();
   while (bytes_ < options.bytes) {
     fill_random(chunk.bytes(), random);
     write_all(file_.get(), chunk.bytes(), bytes_, directory);
     bytes_ += kWriteBytes;
     if (options.progress) options.progress(bytes_);
-    if (std::chrono::duration<double>(Clock::now() - start).count() > options.max_seconds) break;
+    if (seconds_since(start) > options.max_seconds) break;
   }
   if (::fdatasync(file_.get()) != 0) fail_io(directory, "write", errno);
   ::posix_fadvise(file_.get(), 0, 0, POSIX_FADV_DONTNEED);

@@ -1,4 +1,4 @@
-// Beginnings of sessions on disk, shared by all sessions and processes of a user: what a model has
+// Prefixes of sessions on disk, shared by all sessions and processes of a user: what a model has
 // read once need not be read again, in the next turn or after a restart. docs/PREFIX_STORE.md.
 //
 // The store is a cache. Whatever is wrong with its directory or its files is a miss or a write that
@@ -90,12 +90,12 @@ class PrefixStore {
   bool read(const PrefixFileInfo& info, const std::function<void(PrefixFileReader&)>& take);
   void touch(const PrefixName& name) const;  // counts as used now
 
-  // Asks for room for `missing`, which are to be written, and gives up older files for it, but none
+  // Asks for room for `missing`, which are to be written, and evicts older files for it, but none
   // of `kept`: both together are one chain. False: nothing may be written now.
   bool reserve(std::span<const PrefixFileInfo> missing, std::span<const PrefixFileInfo> kept);
   // False when that failed; the store then writes nothing more.
   bool write(const PrefixFileInfo& info, const std::function<void(PrefixFileWriter&)>& put);
-  // Gives up what is too much: several who have reserved at the same time may have written more
+  // Evicts what is too much: several who have reserved at the same time may have written more
   // than there was room for.
   void trim();
 

@@ -256,7 +256,7 @@ PrefixStoreCheck verify_prefix_store(const std::string& directory) {
       ++check.n_files;
       check.bytes += file.bytes;
     } catch (const Error& error) {
-      if (error.code() == Errc::NotFound) continue;  // given up meanwhile
+      if (error.code() == Errc::NotFound) continue;  // evicted meanwhile
       const bool removed = error.code() == Errc::BadInput && remove_file(path);
       check.damaged.push_back(fmt::format("{}{}", error.what(), removed ? "; removed" : ""));
     }

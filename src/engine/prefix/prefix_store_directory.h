@@ -20,7 +20,7 @@
 
 namespace moeflux {
 
-inline constexpr std::int64_t kInUse = INT64_MAX;  // not to be given up
+inline constexpr std::int64_t kInUse = INT64_MAX;  // not to be evicted
 
 struct PrefixFile {
   std::uint64_t root = 0;

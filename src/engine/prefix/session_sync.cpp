@@ -26,8 +26,12 @@ std::int64_t common_length(std::span<const TokenId> a, std::span<const TokenId> 
 }
 
 void keep_in_memory(Session& session) {
-  const int n_fixed = session.has_checkpoint(0) ? 1 : 0;  // that one is never given up
+  const int n_fixed = session.has_checkpoint(0) ? 1 : 0;  // that one is never evicted
   if (session.is_recurrent() && session.max_checkpoints() > n_fixed) session.checkpoint();
+}
+
+std::vector<KvView> caches_of(const Session& session, PrefixPart part) {
+  return part == PrefixPart::Mtp ? mtp_caches(session) : kv_caches(session);
 }
 
 }  // namespace
@@ -59,13 +63,14 @@ std::vector<SessionSync::Member> SessionSync::members(const Session& session,
                                                       std::int64_t position) const {
   std::vector<Member> all;
   const auto add = [&](const PrefixName& name, std::int64_t first, std::uint64_t more_bytes) {
-    all.push_back({{.identity = store_->identity(),
-                    .name = name,
-                    .first = first,
-                    .tokens = keys.tokens().first(static_cast<std::size_t>(name.end)),
-                    .payload_bytes = kv_image_bytes(session, name.end - first) + more_bytes},
-                   first,
-                   name.end});
+    all.push_back(
+        {{.identity = store_->identity(),
+          .name = name,
+          .first = first,
+          .tokens = keys.tokens().first(static_cast<std::size_t>(name.end)),
+          .payload_bytes = rows_image_bytes(kv_caches(session), name.end - first) + more_bytes},
+         first,
+         name.end});
   };
   const std::int64_t whole = position / keys.block();
   for (std::int64_t i = 0; i < whole; ++i) add(keys.block_name(i), i * keys.block(), 0);
@@ -85,7 +90,7 @@ std::vector<SessionSync::Member> SessionSync::mtp_members(const Session& session
     member.end = member.end - 1;
     member.first = std::max<std::int64_t>(member.first - 1, 0);
     member.info.first = member.first;
-    member.info.payload_bytes = mtp_image_bytes(session, member.end - member.first);
+    member.info.payload_bytes = rows_image_bytes(mtp_caches(session), member.end - member.first);
     if (member.end > member.first) all.push_back(std::move(member));
   }
   return all;
@@ -93,29 +98,29 @@ std::vector<SessionSync::Member> SessionSync::mtp_members(const Session& session
 
 void SessionSync::write_payload(const Session& session, const Member& member,
                                 PrefixFileWriter& writer) {
-  const bool mtp = member.info.name.part == PrefixPart::Mtp;
   if (member.info.name.part == PrefixPart::State)
     for (const Bytes& block : recurrent_blocks(session))
       writer.write({HostBytes(session.backend(), block).data(), block.size});
+  const std::vector<KvView> caches = caches_of(session, member.info.name.part);
   for_each_slice(member.first, member.end, [&](std::int64_t at, std::int64_t n) {
-    buffer_.resize(mtp ? mtp_image_bytes(session, n) : kv_image_bytes(session, n));
-    mtp ? export_mtp(session, at, n, buffer_) : export_kv(session, at, n, buffer_);
+    buffer_.resize(rows_image_bytes(caches, n));
+    export_rows(session.backend(), caches, at, n, buffer_);
     writer.write(buffer_);
   });
 }
 
 void SessionSync::read_payload(Session& session, const Member& member, PrefixFileReader& reader) {
-  const bool mtp = member.info.name.part == PrefixPart::Mtp;
   if (member.info.name.part == PrefixPart::State)
     for (const Bytes& block : recurrent_blocks(session)) {
       HostBytes bytes(session.backend(), block);
       reader.read({bytes.data(), block.size});
       bytes.store();
     }
+  const std::vector<KvView> caches = caches_of(session, member.info.name.part);
   for_each_slice(member.first, member.end, [&](std::int64_t at, std::int64_t n) {
-    buffer_.resize(mtp ? mtp_image_bytes(session, n) : kv_image_bytes(session, n));
+    buffer_.resize(rows_image_bytes(caches, n));
     reader.read(buffer_);
-    mtp ? import_mtp(session, at, n, buffer_) : import_kv(session, at, n, buffer_);
+    import_rows(session.backend(), caches, at, n, buffer_);
   });
 }
 
@@ -168,7 +173,7 @@ bool SessionSync::load(Session& session, const PrefixKeys& keys, std::int64_t po
 bool SessionSync::load_members(Session& session, const PrefixKeys& keys, std::int64_t position,
                                std::int64_t n_common) {
   for (const Member& member : members(session, keys, position)) {
-    // The rows of a common beginning are the same bytes; the state is another one.
+    // The rows of a common prefix are the same bytes; the state is another one.
     if (member.info.name.part == PrefixPart::Kv && member.end <= n_common) {
       store_->touch(member.info.name);
       continue;

@@ -1,5 +1,5 @@
-// Brings a session to the longest beginning of some tokens that need not be computed again: what
-// it holds already, what it can go back to, or what the prefix store has. And keeps beginnings for
+// Brings a session to the longest prefix of some tokens that need not be computed again: what
+// it holds already, what it can go back to, or what the prefix store has. And keeps prefixes for
 // later, in memory and on disk.
 //
 // A session that was brought back continues bit for bit as one that has read all of its tokens.
@@ -38,7 +38,7 @@ class SessionSync {
   SessionSync(Engine& engine, PrefixStore* store) : engine_(engine), store_(store) {}
 
   // Leaves at least the last token to be run, since its logits are needed. Whatever the session
-  // held beyond the common beginning is gone.
+  // held beyond the common prefix is gone.
   SyncResult sync(Session& session, std::span<const TokenId> tokens);
 
   // The session has come to a place worth coming back to: sets a checkpoint if it may keep any, and
@@ -46,7 +46,7 @@ class SessionSync {
   // it.
   bool remember(Session& session);
 
-  // Feeds what `tokens` has more than the session, which must hold a beginning of them, with stops
+  // Feeds what `tokens` has more than the session, which must hold a prefix of them, with stops
   // to remember at `points` (positions; others are ignored) and, in a recurrent model, after every
   // options().interval tokens.
   // A piece of a prompt of which n_prompt tokens are to be read.

@@ -4,12 +4,9 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/stopwatch.h"
 
 namespace moeflux {
-
-double SchedulerStats::bytes_per_row() const {
-  return rows() == 0 ? 0 : static_cast<double>(bytes_read) / static_cast<double>(rows());
-}
 
 std::vector<std::int64_t> plan_pass(std::span<const PassJob> jobs, const PassLimits& limits) {
   std::vector<std::size_t> turns(jobs.size());  // served longest ago first
@@ -122,7 +119,7 @@ bool Scheduler::step() {
     const std::optional<Error> failure = run_batch();
     account(before, bytes_before);
     for (Job* job : served_) failure ? end_by(*job, *failure) : advance(*job);
-    if (!failure) tell_drafter(std::chrono::duration<double>(Job::Clock::now() - start).count());
+    if (!failure) tell_drafter(seconds_since(start));
   }
   drop_ended();
   return n_jobs() > 0;

@@ -49,13 +49,12 @@ struct SchedulerStats {
   std::uint64_t prompt_rows = 0, decode_rows = 0;  // drafts are rows
   std::uint64_t experts_requested = 0;             // once for all rows of a pass
   std::uint64_t experts_missed = 0;
-  std::uint64_t bytes_read = 0;  // of experts: missed, guessed and warmed
+  std::uint64_t bytes_read = 0;  // of experts: missed, prefetched and warmed
   std::uint64_t n_finished = 0, n_cancelled = 0, n_failed = 0;  // jobs
   std::uint64_t n_not_remembered = 0;
   std::size_t n_waiting = 0, n_running = 0;
 
   std::uint64_t rows() const { return prompt_rows + decode_rows; }
-  double bytes_per_row() const;
 };
 
 // Which rows the next pass has, as a pure function. Every job that decodes has its row in every

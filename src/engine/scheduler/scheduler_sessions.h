@@ -18,7 +18,7 @@
 
 namespace moeflux {
 
-// How far a session can serve `tokens` as it is: the longest beginning it can go back to. Less than
+// How far a session can serve `tokens` as it is: the longest prefix it can go back to. Less than
 // all of them, since the last one must be run for its logits.
 std::int64_t reusable_length(const Session& session, std::span<const TokenId> tokens);
 
@@ -30,7 +30,7 @@ class SessionPool {
   std::size_t size() const { return slots_.size(); }
   std::size_t n_free() const;
 
-  // The free session with the longest reusable beginning; of equals, the one free for the longest
+  // The free session with the longest reusable prefix; of equals, the one free for the longest
   // time. Null when none is free.
   Session* take(std::span<const TokenId> tokens);
   // Repairs what a failed pass left: the session goes back to the last state it has kept.

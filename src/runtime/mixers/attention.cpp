@@ -12,8 +12,12 @@ void Forward::mix(const Attention<Resident>& a, const MixerRows& rows) {
   const View v = frame.floats(n, s.kv_dim());
   const MatmulOp projections[] = {product(a.q, rows.h, q), product(a.k, rows.h, k),
                                   product(a.v, rows.h, v)};
-  backend_.matmuls(projections);
+  backend_.matmuls(std::span(projections).first(s.values_are_keys ? 2 : 3));
 
+  if (s.has_value_norm) {
+    const View& from = s.values_are_keys ? k : v;
+    norm(from.reshaped(n * s.n_kv_heads, s.d_head), {}, v.reshaped(n * s.n_kv_heads, s.d_head));
+  }
   if (s.qk_norm == QkNorm::PerHead) {
     const View heads = q.reshaped(n * s.n_heads, d_query).col_range(0, s.d_head);
     norm(heads, a.q_norm, heads);
@@ -22,6 +26,10 @@ void Forward::mix(const Attention<Resident>& a, const MixerRows& rows) {
   } else if (s.qk_norm == QkNorm::WholeRow) {
     norm(q, a.q_norm, q);
     norm(k, a.k_norm, k);
+  }
+
+  if (s.qkv_limit > 0) {
+    for (const View& x : {q, k, v}) backend_.clamp({.x = x, .limit = s.qkv_limit});
   }
 
   const View attended = frame.floats(n, s.q_dim());

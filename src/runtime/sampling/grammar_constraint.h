@@ -1,4 +1,4 @@
-// A grammar as a TokenConstraint: what is sampled under it is always the beginning of a text of the
+// A grammar as a TokenConstraint: what is sampled under it is always the prefix of a text of the
 // grammar, and there is always a way to its end.
 #pragma once
 
@@ -36,7 +36,7 @@ class GrammarConstraint : public TokenConstraint {
   bool may_end() const override;
   bool must_end() const override;
 
-  // The beginning of the grammar's text, where it was written before the constraint was made: as
+  // The prefix of the grammar's text, where it was written before the constraint was made: as
   // the end of a token. Before anything else, and without starts_after. False, and nothing changed,
   // if no text of the grammar begins so.
   bool begin_with(std::string_view text);

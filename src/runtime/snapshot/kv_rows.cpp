@@ -10,64 +10,45 @@
 namespace moeflux {
 namespace {
 
-std::int64_t element_bytes(KvType type) {
-  switch (type) {
-    case KvType::F32:
-      return 4;
-    case KvType::F16:
-    case KvType::BF16:
-      return 2;
-    case KvType::Q8:
-      return 1;
+// kOut: from the cache to the rows; else the other way, and Byte is const.
+template <bool kOut, class Byte>
+void copy_bytes(std::byte* cache, Byte* rows, std::size_t n) noexcept {
+  if constexpr (kOut) {
+    std::memcpy(rows, cache, n);
+  } else {
+    std::memcpy(cache, rows, n);
   }
-  return 0;
 }
 
 // Part of a tile: n columns of n_lanes positions, elements of kSize bytes. In the tile a column is
 // [16 positions]; outside, a position is `row_stride` bytes further than the one before.
-template <int kSize>
-void copy_out(const std::byte* tile, std::byte* rows, std::int64_t row_stride, std::int64_t n,
-              std::int64_t n_lanes) noexcept {
+template <bool kOut, int kSize, class Byte>
+void copy_columns(std::byte* tile, Byte* rows, std::int64_t row_stride, std::int64_t n,
+                  std::int64_t n_lanes) noexcept {
   for (std::int64_t c = 0; c < n; ++c) {
     for (std::int64_t lane = 0; lane < n_lanes; ++lane)
-      std::memcpy(rows + lane * row_stride + c * kSize, tile + (c * kKvLanes + lane) * kSize,
-                  kSize);
+      copy_bytes<kOut>(tile + (c * kKvLanes + lane) * kSize, rows + lane * row_stride + c * kSize,
+                       kSize);
   }
 }
 
-template <int kSize>
-void copy_in(const std::byte* rows, std::byte* tile, std::int64_t row_stride, std::int64_t n,
-             std::int64_t n_lanes) noexcept {
-  for (std::int64_t c = 0; c < n; ++c) {
-    for (std::int64_t lane = 0; lane < n_lanes; ++lane)
-      std::memcpy(tile + (c * kKvLanes + lane) * kSize, rows + lane * row_stride + c * kSize,
-                  kSize);
-  }
-}
-
-// The codes, and the scales of q8, of the positions from `first_lane` on that share a tile. kOut:
-// from the tile to the rows; else the other way, and Byte is const.
+// The codes, and the scales of q8, of the positions from `first_lane` on that share a tile.
 template <bool kOut, class Byte>
 void copy_tile(const KvShape& shape, std::byte* tile, std::int64_t first_lane, Byte* rows,
                std::int64_t row_stride, std::int64_t n_lanes) noexcept {
   const auto copy = [&]<int kSize>(std::int64_t tile_offset, std::int64_t row_offset,
                                    std::int64_t n) {
-    std::byte* at = tile + tile_offset + first_lane * kSize;
-    if constexpr (kOut) {
-      copy_out<kSize>(at, rows + row_offset, row_stride, n, n_lanes);
-    } else {
-      copy_in<kSize>(rows + row_offset, at, row_stride, n, n_lanes);
-    }
+    copy_columns<kOut, kSize>(tile + tile_offset + first_lane * kSize, rows + row_offset,
+                              row_stride, n, n_lanes);
   };
   const std::int64_t d = shape.d;
-  switch (element_bytes(shape.type)) {
-    case 4:
-      copy.template operator()<4>(0, 0, d);
-      return;
-    case 2:
-      copy.template operator()<2>(0, 0, d);
-      return;
-    default:
+  switch (shape.type) {
+    case KvType::F32:
+      return copy.template operator()<4>(0, 0, d);
+    case KvType::F16:
+    case KvType::BF16:
+      return copy.template operator()<2>(0, 0, d);
+    case KvType::Q8:
       copy.template operator()<1>(0, 0, d);
       copy.template operator()<2>(d * kKvLanes, d, (d + kKvQ8Group - 1) / kKvQ8Group);
   }
@@ -89,14 +70,8 @@ template <bool kOut, class Byte>
 void copy_rows(const KvShape& shape, std::byte* cache, std::int64_t n, Byte* rows,
                std::int64_t row_stride) noexcept {
   const std::int64_t bytes = shape.row_bytes();
-  for (std::int64_t i = 0; i < n; ++i) {
-    std::byte* at = cache + i * bytes;
-    if constexpr (kOut) {
-      std::memcpy(rows + i * row_stride, at, static_cast<std::size_t>(bytes));
-    } else {
-      std::memcpy(at, rows + i * row_stride, static_cast<std::size_t>(bytes));
-    }
-  }
+  for (std::int64_t i = 0; i < n; ++i)
+    copy_bytes<kOut>(cache + i * bytes, rows + i * row_stride, static_cast<std::size_t>(bytes));
 }
 
 // The bytes of a head's positions [first, first + n), in whole tiles where it has tiles.

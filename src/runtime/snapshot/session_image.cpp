@@ -24,26 +24,6 @@ std::span<Byte> take(std::span<Byte>& rest, std::uint64_t bytes) {
   return head;
 }
 
-std::uint64_t image_bytes(const std::vector<KvView>& caches, std::int64_t n) {
-  std::uint64_t bytes = 0;
-  for (const KvView& view : caches) bytes += kv_rows_bytes(view.shape, n);
-  return bytes;
-}
-
-void export_rows(Backend& backend, const std::vector<KvView>& caches, std::int64_t first,
-                 std::int64_t n, std::span<std::byte> out) {
-  MOEFLUX_ASSERT(out.size() == image_bytes(caches, n));
-  for (const KvView& view : caches)
-    export_kv_rows(backend, view, first, n, take(out, kv_rows_bytes(view.shape, n)));
-}
-
-void import_rows(Backend& backend, const std::vector<KvView>& caches, std::int64_t first,
-                 std::int64_t n, std::span<const std::byte> in) {
-  MOEFLUX_ASSERT(in.size() == image_bytes(caches, n));
-  for (const KvView& view : caches)
-    import_kv_rows(backend, view, first, n, take(in, kv_rows_bytes(view.shape, n)));
-}
-
 }  // namespace
 
 std::vector<KvView> kv_caches(const Session& session) {
@@ -69,32 +49,24 @@ std::vector<Bytes> recurrent_blocks(const Session& session) {
   return blocks;
 }
 
-std::uint64_t kv_image_bytes(const Session& session, std::int64_t n_positions) {
-  return image_bytes(kv_caches(session), n_positions);
+std::uint64_t rows_image_bytes(const std::vector<KvView>& caches, std::int64_t n) {
+  std::uint64_t bytes = 0;
+  for (const KvView& view : caches) bytes += kv_rows_bytes(view.shape, n);
+  return bytes;
 }
 
-void export_kv(const Session& session, std::int64_t first, std::int64_t n,
-               std::span<std::byte> out) {
-  export_rows(session.backend(), kv_caches(session), first, n, out);
+void export_rows(Backend& backend, const std::vector<KvView>& caches, std::int64_t first,
+                 std::int64_t n, std::span<std::byte> out) {
+  MOEFLUX_ASSERT(out.size() == rows_image_bytes(caches, n));
+  for (const KvView& view : caches)
+    export_kv_rows(backend, view, first, n, take(out, kv_rows_bytes(view.shape, n)));
 }
 
-void import_kv(Session& session, std::int64_t first, std::int64_t n,
-               std::span<const std::byte> in) {
-  import_rows(session.backend(), kv_caches(session), first, n, in);
-}
-
-std::uint64_t mtp_image_bytes(const Session& session, std::int64_t n_rows) {
-  return image_bytes(mtp_caches(session), n_rows);
-}
-
-void export_mtp(const Session& session, std::int64_t first, std::int64_t n,
-                std::span<std::byte> out) {
-  export_rows(session.backend(), mtp_caches(session), first, n, out);
-}
-
-void import_mtp(Session& session, std::int64_t first, std::int64_t n,
-                std::span<const std::byte> in) {
-  import_rows(session.backend(), mtp_caches(session), first, n, in);
+void import_rows(Backend& backend, const std::vector<KvView>& caches, std::int64_t first,
+                 std::int64_t n, std::span<const std::byte> in) {
+  MOEFLUX_ASSERT(in.size() == rows_image_bytes(caches, n));
+  for (const KvView& view : caches)
+    import_kv_rows(backend, view, first, n, take(in, kv_rows_bytes(view.shape, n)));
 }
 
 std::uint64_t recurrent_image_bytes(const Session& session) {

@@ -1,8 +1,8 @@
 // What a session remembers, as bytes: the parts that snapshots and the prefix store are made of.
 //
-//   kv         for each layer with a cache, in order: its rows of the positions asked for (keys and
-//              then values, or latents), as runtime/snapshot/kv_rows.h orders them
-//   mtp        the same for the MTP head's cache; its rows count from mtp_start()
+//   rows       of caches, one after the other: those of the positions asked for (keys and then
+//              values, or latents), as runtime/snapshot/kv_rows.h orders them. The MTP head's rows
+//              count from mtp_start()
 //   recurrent  for each linear layer, in order: convolution inputs, then the delta state, as
 //              DeltaState has them
 //
@@ -21,22 +21,17 @@
 
 namespace moeflux {
 
-// What the three are made of, in their order.
+// What they are made of, in their order: of each layer with a cache, of the MTP head (none without
+// one), of each linear layer.
 std::vector<KvView> kv_caches(const Session& session);
-std::vector<KvView> mtp_caches(const Session& session);  // none without an MTP head
+std::vector<KvView> mtp_caches(const Session& session);
 std::vector<Bytes> recurrent_blocks(const Session& session);
 
-std::uint64_t kv_image_bytes(const Session& session, std::int64_t n_positions);
-void export_kv(const Session& session, std::int64_t first, std::int64_t n,
-               std::span<std::byte> out);
-void import_kv(Session& session, std::int64_t first, std::int64_t n, std::span<const std::byte> in);
-
-// All three: 0 bytes for a session without an MTP head.
-std::uint64_t mtp_image_bytes(const Session& session, std::int64_t n_rows);
-void export_mtp(const Session& session, std::int64_t first, std::int64_t n,
-                std::span<std::byte> out);
-void import_mtp(Session& session, std::int64_t first, std::int64_t n,
-                std::span<const std::byte> in);
+std::uint64_t rows_image_bytes(const std::vector<KvView>& caches, std::int64_t n);
+void export_rows(Backend& backend, const std::vector<KvView>& caches, std::int64_t first,
+                 std::int64_t n, std::span<std::byte> out);
+void import_rows(Backend& backend, const std::vector<KvView>& caches, std::int64_t first,
+                 std::int64_t n, std::span<const std::byte> in);
 
 // Of the state as it is, that after the last token; 0 bytes for a session without linear layers.
 std::uint64_t recurrent_image_bytes(const Session& session);

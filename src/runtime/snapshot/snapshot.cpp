@@ -2,9 +2,7 @@
 
 #include "base/atomic_file.h"
 #include "base/file.h"
-#include "runtime/snapshot/snapshot_mflx.h"
 #include "runtime/snapshot/snapshot_stream.h"
-#include "runtime/snapshot/snapshot_v3.h"
 
 namespace moeflux {
 namespace {

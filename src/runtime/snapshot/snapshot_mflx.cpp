@@ -1,5 +1,5 @@
-#include "runtime/snapshot/snapshot_mflx.h"
-
+// MFLX versions 1 and 2 (docs/SNAPSHOT.md).
+#include <algorithm>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -7,10 +7,129 @@
 #include "backends/backend.h"
 #include "runtime/host_bytes.h"
 #include "runtime/snapshot/kv_rows.h"
-#include "runtime/snapshot/snapshot_mflx_header.h"
+#include "runtime/snapshot/snapshot_stream.h"
 
 namespace moeflux {
 namespace {
+
+// ---- The header: the sizes that a snapshot and a model must agree on.
+
+// Behind magic and version, in the order of the file.
+struct Field {
+  const char* name;
+  std::uint32_t value;
+};
+
+struct Sizes {
+  std::int64_t n_layers = 0, interval = 0;
+  std::int64_t n_kv_heads = 0, d_head = 0;
+  std::int64_t conv_bytes = 0, ssm_bytes = 0;
+  std::int64_t kv_rank = 0, d_rope = 0;
+
+  bool operator==(const Sizes&) const = default;
+};
+
+void describe(const AttentionSpec& spec, Sizes& sizes) {
+  sizes.n_kv_heads = spec.n_kv_heads;
+  sizes.d_head = spec.d_head;
+}
+
+void describe(const GatedDeltaSpec& spec, Sizes& sizes) {
+  sizes.conv_bytes = std::int64_t{4} * (spec.conv_width - 1) * spec.conv_dim();
+  sizes.ssm_bytes = std::int64_t{4} * spec.n_value_heads * spec.d_value * spec.d_key;
+}
+
+void describe(const MlaSpec& spec, Sizes& sizes) {
+  sizes.n_kv_heads = spec.n_heads;
+  sizes.d_head = spec.d_nope + spec.d_rope;
+  sizes.kv_rank = spec.kv_rank;
+  sizes.d_rope = spec.d_rope;
+}
+
+void describe(const LayerSpec& layer, Sizes& sizes) {
+  std::visit([&](const auto& spec) { describe(spec, sizes); }, layer.mixer);
+}
+
+bool is_linear(const LayerSpec& layer) {
+  return std::holds_alternative<GatedDeltaSpec>(layer.mixer);
+}
+
+Sizes sizes_of(const ModelConfig& config) {
+  const auto& layers = config.layers;
+  const auto first_full = std::find_if_not(layers.begin(), layers.end(), is_linear);
+  if (first_full == layers.end()) {
+    refuse(SnapshotFault::Unsupported,
+           "a model without full attention has no length in an MFLX snapshot; use version 3");
+  }
+  Sizes sizes{.n_layers = config.n_layers(), .interval = first_full - layers.begin() + 1};
+  for (const LayerSpec& layer : layers) describe(layer, sizes);
+  for (std::int64_t i = 0; i < config.n_layers(); ++i) {
+    const LayerSpec& layer = layers[static_cast<std::size_t>(i)];
+    Sizes same = sizes;
+    describe(layer, same);
+    const bool full = (i + 1) % sizes.interval == 0;
+    const bool fits = full ? layer.mixer.index() == first_full->mixer.index() : is_linear(layer);
+    if (same != sizes || !fits) {
+      refuse(SnapshotFault::Unsupported,
+             "layer {} does not follow the pattern that an MFLX snapshot can describe; use "
+             "version 3",
+             i);
+    }
+  }
+  return sizes;
+}
+
+std::uint64_t header_bytes(SnapshotVersion version) {
+  return version == SnapshotVersion::V1 ? 32 : 40;
+}
+
+// Throws for a model that the version cannot hold: one size per kind of layer, and every
+// interval-th layer a full one, is all that the header can say.
+std::vector<Field> fields_of(const ModelConfig& config, SnapshotVersion version) {
+  const Sizes sizes = sizes_of(config);
+  std::vector<Field> fields;
+  const auto add = [&](const char* name, std::int64_t value) {
+    if (value > std::numeric_limits<std::uint32_t>::max())
+      refuse(SnapshotFault::Unsupported, "{} = {} does not fit an MFLX snapshot", name, value);
+    fields.push_back({name, static_cast<std::uint32_t>(value)});
+  };
+  add("num_layers", sizes.n_layers);
+  add("full_attn_interval", sizes.interval);
+  add("num_kv_heads", sizes.n_kv_heads);
+  add("head_dim", sizes.d_head);
+  add("linear_conv_bytes", sizes.conv_bytes);
+  add("linear_ssm_bytes", sizes.ssm_bytes);
+  if (version == SnapshotVersion::V1) {
+    if (sizes.kv_rank > 0) {
+      refuse(SnapshotFault::Unsupported,
+             "MFLX version 1 has no latent attention; use version 2 or 3");
+    }
+    return fields;
+  }
+  add("kv_lora_rank", sizes.kv_rank);
+  add("qk_rope_head_dim", sizes.d_rope);
+  return fields;
+}
+
+void check_header(const ModelConfig& config, SnapshotVersion version,
+                  const SnapshotSource& source) {
+  const std::vector<Field> fields = fields_of(config, version);
+  if (source.size() < header_bytes(version)) {
+    refuse(SnapshotFault::BufferTooSmall, "{}: has {} bytes, and its header alone {}",
+           source.name(), source.size(), header_bytes(version));
+  }
+  std::uint64_t offset = 8;
+  for (const Field& field : fields) {
+    const auto got = read_field<std::uint32_t>(source, offset);
+    offset += sizeof got;
+    if (got == field.value) continue;
+    refuse(SnapshotFault::ShapeMismatch,
+           "{}: {} is {}, but {} in this model; it was written with another one", source.name(),
+           field.name, got, field.value);
+  }
+}
+
+// ---- The body.
 
 // Bytes of all positions of a full layer; all its caches together.
 std::uint64_t full_layer_bytes(const LayerState& layer, std::int64_t length) {
@@ -156,7 +275,7 @@ void read_layer(LayerState& layer, const MixerSpec& mixer, std::int64_t length,
 // The one length of all full layers, after walking over the whole body.
 std::int64_t check_body(const Session& session, SnapshotVersion version,
                         const SnapshotSource& source) {
-  std::uint64_t offset = mflx_header_bytes(version);
+  std::uint64_t offset = header_bytes(version);
   std::optional<std::int32_t> length;
   const auto need = [&](int layer, std::uint64_t bytes) {
     if (bytes > source.size() - offset) {
@@ -190,7 +309,7 @@ std::int64_t check_body(const Session& session, SnapshotVersion version,
     }
     length = n;
   }
-  return *length;  // check_mflx_header() has refused models without such a layer
+  return *length;  // check_header() has refused models without such a layer
 }
 
 void read_body(Session& session, const ModelConfig& config, std::int64_t length,
@@ -213,12 +332,12 @@ void read_body(Session& session, const ModelConfig& config, std::int64_t length,
 
 std::uint64_t mflx_bytes(const Session& session, const ModelConfig& config,
                          SnapshotVersion version) {
-  mflx_fields(config, version);  // refuses what cannot be written
+  fields_of(config, version);  // refuses what cannot be written
   if (session.length() > std::numeric_limits<std::int32_t>::max()) {
     refuse(SnapshotFault::Unsupported, "{} positions do not fit an MFLX snapshot; use version 3",
            session.length());
   }
-  std::uint64_t bytes = mflx_header_bytes(version);
+  std::uint64_t bytes = header_bytes(version);
   for (int i = 0; i < session.n_layers(); ++i) {
     const auto* delta = std::get_if<DeltaState>(&session.layer(i));
     bytes += delta != nullptr ? delta->bytes()
@@ -232,7 +351,7 @@ void write_mflx(const Session& session, const ModelConfig& config, SnapshotVersi
   std::vector<std::byte> bytes;
   append_field(bytes, kSnapshotMagic);
   append_field(bytes, static_cast<std::uint32_t>(version));
-  for (const MflxField& field : mflx_fields(config, version)) append_field(bytes, field.value);
+  for (const Field& field : fields_of(config, version)) append_field(bytes, field.value);
   sink.write(bytes);
   for (int i = 0; i < session.n_layers(); ++i) {
     const MixerSpec& mixer = config.layers[static_cast<std::size_t>(i)].mixer;
@@ -249,11 +368,11 @@ void write_mflx(const Session& session, const ModelConfig& config, SnapshotVersi
 
 void read_mflx(Session& session, const ModelConfig& config, SnapshotVersion version,
                const SnapshotSource& source) {
-  check_mflx_header(config, version, source);
+  check_header(config, version, source);
   const std::int64_t length = check_body(session, version, source);
   const std::vector<TokenId> tokens(static_cast<std::size_t>(length), kUnknownToken);
   try {
-    read_body(session, config, length, mflx_header_bytes(version), source);
+    read_body(session, config, length, header_bytes(version), source);
     session.adopt(tokens);
   } catch (...) {  // half of it is there
     session.reset();

@@ -1,5 +1,5 @@
-// What the formats of snapshots are written with: where bytes go and come from, little-endian
-// fields, and the size of the pieces that pass through memory.
+// The formats of snapshots, and what they are written with: where bytes go and come from,
+// little-endian fields, and the size of the pieces that pass through memory.
 #pragma once
 
 #include <algorithm>
@@ -74,5 +74,18 @@ void for_each_chunk(std::int64_t n_positions, std::int64_t bytes_each, Visit vis
   for (std::int64_t first = 0; first < n_positions; first += most)
     visit(first, std::min(most, n_positions - first));
 }
+
+// What runtime/snapshot/snapshot.h offers, for versions 1 and 2 and for version 3. Magic and
+// version of what is read are right. All throw SnapshotError, for a model that the version cannot
+// hold, too.
+std::uint64_t mflx_bytes(const Session& session, const ModelConfig& config,
+                         SnapshotVersion version);
+void write_mflx(const Session& session, const ModelConfig& config, SnapshotVersion version,
+                SnapshotSink& sink);
+void read_mflx(Session& session, const ModelConfig& config, SnapshotVersion version,
+               const SnapshotSource& source);
+std::uint64_t v3_bytes(const Session& session);
+void write_v3(const Session& session, const SnapshotModel& model, SnapshotSink& sink);
+void read_v3(Session& session, const SnapshotModel& model, const SnapshotSource& source);
 
 }  // namespace moeflux

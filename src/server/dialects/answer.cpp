@@ -25,7 +25,7 @@ std::optional<HttpError> answer_error(const GenerationEnded& ended) {
     return HttpError(error.status() < 500 ? 500 : error.status(), "server_error", error.what());
   }
   if (ended.reason == FinishReason::Cancelled)
-    return HttpError(503, "unavailable_error", "the answer was given up: the server is stopping");
+    return HttpError(503, "unavailable_error", "the answer was cancelled: the server is stopping");
   return std::nullopt;
 }
 

@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <variant>
 
 #include "base/json.h"
 #include "server/server_app.h"
@@ -12,21 +14,40 @@
 
 namespace moeflux {
 
-// Receives the events of one request and writes them to its exchange in the words of a dialect.
-// Used by one thread at a time.
-class DialectAnswer {
- public:
-  virtual ~DialectAnswer() = default;
-  virtual void begin() = 0;  // the request was accepted
-  virtual void take(int choice, const GenerationEvent& event) = 0;
-};
-
 // The model that answers say they are from.
 struct AnswerModel {
   std::string name = {};
   ModelFacts facts = {};
 };
 AnswerModel model_of(const ModelRequest& request);
+
+// Receives the events of one request and writes them to its exchange in the words of a dialect.
+// Used by one thread at a time.
+class DialectAnswer {
+ public:
+  DialectAnswer(ExchangePtr exchange, AnswerModel model)
+      : exchange_(std::move(exchange)), model_(std::move(model)) {}
+  virtual ~DialectAnswer() = default;
+  virtual void begin() {}  // the request was accepted
+  void take(int choice, const GenerationEvent& event) {
+    std::visit([&](const auto& each) { on(choice, each); }, event);
+  }
+
+ protected:
+  // A dialect has no words for what it does not override.
+  virtual void on(int, const GenerationStarted&) {}
+  virtual void on(int, const PromptProgress&) {}
+  virtual void on(int, const TokenEvent&) {}
+  virtual void on(int, const ContentDelta&) {}
+  virtual void on(int, const ReasoningDelta&) {}
+  virtual void on(int, const ToolCallBegin&) {}
+  virtual void on(int, const ToolCallArguments&) {}
+  virtual void on(int, const ToolCallEnd&) {}
+  virtual void on(int, const GenerationEnded&) = 0;
+
+  const ExchangePtr exchange_;
+  const AnswerModel model_;
+};
 
 // Starts the generation, which is cancelled when the client leaves. The model stays in memory until
 // the answer has ended. Throws as GenerationService::start().

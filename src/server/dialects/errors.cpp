@@ -9,45 +9,32 @@ namespace {
 
 Json openai_code(const HttpError& error) {
   if (error.type() == "exceed_context_size_error") return "context_length_exceeded";
-  switch (error.status()) {
-    case 401:
-      return "invalid_api_key";
-    case 404:
-      return error.param() == "model" ? "model_not_found" : "not_found";
-    case 429:
-      return "rate_limit_exceeded";
-    default:
-      return nullptr;
-  }
+  if (error.status() == 401) return "invalid_api_key";
+  if (error.status() == 404) return error.param() == "model" ? "model_not_found" : "not_found";
+  if (error.status() == 429) return "rate_limit_exceeded";
+  return nullptr;
 }
 
 struct AnthropicKind {
+  int of;  // our status
   int status;
   std::string_view type;
 };
 
 // Clients try again after 5xx and 529; requests that can never succeed must have other statuses.
+constexpr AnthropicKind kAnthropicKinds[] = {
+    {401, 401, "authentication_error"}, {403, 403, "permission_error"},
+    {404, 404, "not_found_error"},      {413, 413, "request_too_large"},
+    {429, 429, "rate_limit_error"},     {501, 400, "invalid_request_error"},
+    {503, 529, "overloaded_error"},
+};
+
 AnthropicKind anthropic_kind(const HttpError& error) {
-  switch (error.status()) {
-    case 401:
-      return {401, "authentication_error"};
-    case 403:
-      return {403, "permission_error"};
-    case 404:
-      return {404, "not_found_error"};
-    case 413:
-      return {413, "request_too_large"};
-    case 429:
-      return {429, "rate_limit_error"};
-    case 501:
-      return {400, "invalid_request_error"};
-    case 503:
-      return {529, "overloaded_error"};
-    default:
-      break;
+  const int status = error.status();
+  for (const AnthropicKind& kind : kAnthropicKinds) {
+    if (kind.of == status) return kind;
   }
-  if (error.status() < 500) return {error.status(), "invalid_request_error"};
-  return {error.status(), "api_error"};
+  return {status, status, status < 500 ? "invalid_request_error" : "api_error"};
 }
 
 // Agents look for these words and numbers to shorten their history.

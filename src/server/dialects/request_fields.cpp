@@ -1,10 +1,10 @@
 #include "server/dialects/request_fields.h"
 
-#include <charconv>
 #include <cmath>
 
 #include <fmt/format.h>
 
+#include "base/text.h"
 #include "server/http/request_memory.h"
 
 namespace moeflux {
@@ -21,11 +21,10 @@ float read_bias(const RequestFields& fields, const Json& value) {
 }
 
 TokenId read_token(const RequestFields& fields, const std::string& text) {
-  TokenId id = 0;
-  const auto result = std::from_chars(text.data(), text.data() + text.size(), id);
-  if (result.ec != std::errc() || result.ptr != text.data() + text.size())
+  const auto id = to_number<TokenId>(text);
+  if (!id)
     fields.refuse("logit_bias", fmt::format("names the token \"{}\", which is no number", text));
-  return id;
+  return *id;
 }
 
 // {"42": -1.5}, or [[42, -1.5], [43, false]].
@@ -76,11 +75,16 @@ const Json* RequestFields::find(std::string_view name) const {
   return found == object_.end() || found->is_null() ? nullptr : &*found;
 }
 
-std::optional<double> RequestFields::number(std::string_view name) const {
+const Json* RequestFields::find(std::string_view name, bool (Json::*is_kind)() const,
+                                const char* kind) const {
   const Json* value = find(name);
-  if (value == nullptr) return std::nullopt;
-  if (!value->is_number()) refuse(name, "must be a number");
-  return value->get<double>();
+  if (value != nullptr && !(value->*is_kind)()) refuse(name, fmt::format("must be {}", kind));
+  return value;
+}
+
+const Json& RequestFields::present(std::string_view name, const Json* value) const {
+  if (value == nullptr) refuse(name, "is missing");
+  return *value;
 }
 
 std::optional<std::int64_t> RequestFields::integer(std::string_view name, std::int64_t min,
@@ -104,54 +108,10 @@ std::optional<std::int64_t> RequestFields::integer(std::string_view name, std::i
   return given;
 }
 
-std::optional<bool> RequestFields::boolean(std::string_view name) const {
-  const Json* value = find(name);
-  if (value == nullptr) return std::nullopt;
-  if (!value->is_boolean()) refuse(name, "must be true or false");
-  return value->get<bool>();
-}
-
-std::optional<std::string> RequestFields::string(std::string_view name) const {
-  const Json* value = find(name);
-  if (value == nullptr) return std::nullopt;
-  if (!value->is_string()) refuse(name, "must be a string");
-  return value->get<std::string>();
-}
-
-const Json* RequestFields::object(std::string_view name) const {
-  const Json* value = find(name);
-  if (value != nullptr && !value->is_object()) refuse(name, "must be an object");
-  return value;
-}
-
-const Json* RequestFields::array(std::string_view name) const {
-  const Json* value = find(name);
-  if (value != nullptr && !value->is_array()) refuse(name, "must be an array");
-  return value;
-}
-
 std::optional<RequestFields> RequestFields::inner(std::string_view name) const {
   const Json* value = object(name);
   if (value == nullptr) return std::nullopt;
   return RequestFields(*value, fmt::format("{}{}.", prefix_, name));
-}
-
-std::string RequestFields::required_string(std::string_view name) const {
-  const auto value = string(name);
-  if (!value) refuse(name, "is missing");
-  return *value;
-}
-
-const Json& RequestFields::required_object(std::string_view name) const {
-  const Json* value = object(name);
-  if (value == nullptr) refuse(name, "is missing");
-  return *value;
-}
-
-const Json& RequestFields::required_array(std::string_view name) const {
-  const Json* value = array(name);
-  if (value == nullptr) refuse(name, "is missing");
-  return *value;
 }
 
 SamplingChanges read_sampling(const RequestFields& fields) {

@@ -28,19 +28,29 @@ class RequestFields {
       : object_(object), prefix_(std::move(prefix)) {}
 
   const Json* find(std::string_view name) const;  // null when absent or null
-  std::optional<double> number(std::string_view name) const;
+  std::optional<double> number(std::string_view name) const {
+    return as<double>(find(name, &Json::is_number, "a number"));
+  }
   std::optional<std::int64_t> integer(std::string_view name, std::int64_t min = INT64_MIN,
                                       std::int64_t max = INT64_MAX) const;
-  std::optional<bool> boolean(std::string_view name) const;
-  std::optional<std::string> string(std::string_view name) const;
-  const Json* object(std::string_view name) const;  // null when absent
-  const Json* array(std::string_view name) const;
+  std::optional<bool> boolean(std::string_view name) const {
+    return as<bool>(find(name, &Json::is_boolean, "true or false"));
+  }
+  std::optional<std::string> string(std::string_view name) const {
+    return as<std::string>(find(name, &Json::is_string, "a string"));
+  }
+  const Json* object(std::string_view name) const {  // null when absent
+    return find(name, &Json::is_object, "an object");
+  }
+  const Json* array(std::string_view name) const { return find(name, &Json::is_array, "an array"); }
   // The members of an object; nothing when it is absent.
   std::optional<RequestFields> inner(std::string_view name) const;
   // These refuse a member that is absent.
-  std::string required_string(std::string_view name) const;
-  const Json& required_object(std::string_view name) const;
-  const Json& required_array(std::string_view name) const;
+  std::string required_string(std::string_view name) const {
+    return present(name, find(name, &Json::is_string, "a string")).get<std::string>();
+  }
+  const Json& required_object(std::string_view name) const { return present(name, object(name)); }
+  const Json& required_array(std::string_view name) const { return present(name, array(name)); }
 
   const std::string& prefix() const { return prefix_; }
   // Throw HttpError 400 that names the field: "NAME WHY", "NAME is "VALUE", but must be KNOWN".
@@ -49,6 +59,13 @@ class RequestFields {
                                  std::string_view known) const;
 
  private:
+  template <class T>
+  static std::optional<T> as(const Json* value) {
+    return value == nullptr ? std::nullopt : std::optional(value->get<T>());
+  }
+  const Json* find(std::string_view name, bool (Json::*is_kind)() const, const char* kind) const;
+  const Json& present(std::string_view name, const Json* value) const;
+
   const Json& object_;
   std::string prefix_;
 };

@@ -1,5 +1,4 @@
-#include "server/dialects/routes.h"
-
+// Generating text, in the words of every dialect.
 #include <fmt/format.h>
 
 #include "server/dialects/anthropic/anthropic.h"

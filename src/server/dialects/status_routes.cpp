@@ -8,7 +8,6 @@
 #include "server/dialects/errors.h"
 #include "server/dialects/openai/openai.h"
 #include "server/dialects/request_fields.h"
-#include "server/dialects/routes.h"
 
 namespace moeflux {
 namespace {

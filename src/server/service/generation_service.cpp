@@ -36,7 +36,7 @@ void set(SamplingParams& params, Value SamplingParams::*field, const char* name,
 // What the answers hold until they end.
 std::uint64_t bytes_kept(const GenerationRequest& request,
                          const std::vector<GenerationPrompt>& prompts) {
-  constexpr std::uint64_t kTokenCopies = 3;  // of the job, its session and the beginning it keeps
+  constexpr std::uint64_t kTokenCopies = 3;  // of the job, its session and the prefix it keeps
   std::uint64_t bytes = 0;
   for (const std::string& stop : request.stop) bytes += stop.size();
   for (const GenerationPrompt& prompt : prompts) {

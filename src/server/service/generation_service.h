@@ -1,6 +1,6 @@
 // Answers the requests of all dialects with one model. docs/SERVER.md has the whole way of one.
 //
-// Owns the scheduler's thread and all that goes with sessions: beginnings kept in memory and on
+// Owns the scheduler's thread and all that goes with sessions: prefixes kept in memory and on
 // disk, drafts. Everything here may be called by any thread.
 #pragma once
 
@@ -63,10 +63,6 @@ class GenerationService {
   std::shared_ptr<Generation> start(const GenerationRequest& request, GenerationSink sink,
                                     const std::function<void()>& accepted);
 
-  // The tokens of a request's prompts, for those who only count them.
-  std::vector<GenerationPrompt> prompts(const GenerationRequest& request) const {
-    return prompt_maker_.make(request);
-  }
   MarkedText render(const GenerationRequest& request) const {
     return prompt_maker_.render(request);
   }

@@ -12,16 +12,9 @@ double seconds_between(std::chrono::steady_clock::time_point from,
 
 FinishReason finish_reason(const JobEnded& event, bool has_calls) {
   if (event.error) return FinishReason::Error;
-  switch (event.reason) {
-    case StopReason::MaxTokens:
-    case StopReason::ContextFull:
-      return FinishReason::Length;
-    case StopReason::Cancelled:
-      return FinishReason::Cancelled;
-    case StopReason::EndToken:
-    case StopReason::StopString:
-      break;
-  }
+  if (event.reason == StopReason::MaxTokens || event.reason == StopReason::ContextFull)
+    return FinishReason::Length;
+  if (event.reason == StopReason::Cancelled) return FinishReason::Cancelled;
   return has_calls ? FinishReason::ToolCalls : FinishReason::Stop;
 }
 

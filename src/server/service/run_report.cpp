@@ -31,8 +31,8 @@ EngineReading read_engine(const Engine& engine) {
   reading.misses = total.misses;
   reading.bytes_read = stats.bytes_read;
   reading.wait_seconds = static_cast<double>(total.wait_ns) / 1e9;
-  reading.prefetched = stats.guessed;
-  reading.prefetches_used = stats.guesses_used;
+  reading.prefetched = stats.prefetched;
+  reading.prefetches_used = stats.prefetches_used;
   reading.read_time = stats.read_time;
   reading.cache_slots = engine.plan().n_slots;
   reading.memory_bytes = engine.memory().ceiling() - engine.memory().available();

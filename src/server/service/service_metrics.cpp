@@ -141,11 +141,6 @@ void ServiceMetrics::set_engine(const EngineReading& reading) {
   engine_ = reading;
 }
 
-EngineReading ServiceMetrics::engine() const {
-  const std::lock_guard lock(mutex_);
-  return engine_;
-}
-
 std::string ServiceMetrics::text(const SchedulerStats& scheduler, std::size_t n_connections) const {
   const std::lock_guard lock(mutex_);
   std::string text;

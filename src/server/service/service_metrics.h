@@ -38,7 +38,6 @@ class ServiceMetrics {
   void add_token_time(double seconds);
   void add_ended(bool cancelled, bool failed, const JobStats& stats);
   void set_engine(const EngineReading& reading);
-  EngineReading engine() const;  // as it was last told
 
   std::string text(const SchedulerStats& scheduler, std::size_t n_connections) const;
 

@@ -1,11 +1,11 @@
-#include "text/grammar/decimal_range.h"
-
+// Numbers between two bounds.
 #include <algorithm>
 #include <cstdlib>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "text/grammar/json_pieces.h"
 
 namespace moeflux {
 namespace {

@@ -128,30 +128,13 @@ class GbnfReader {
     }
     if (at_end()) bad("the text ends in an escape");
     const char c = text_[at_++];
-    switch (c) {
-      case 'n':
-        return U'\n';
-      case 'r':
-        return U'\r';
-      case 't':
-        return U'\t';
-      case 'x':
-        return take_hex(2);
-      case 'u':
-        return take_hex(4);
-      case 'U':
-        return take_hex(8);
-      case '\\':
-      case '"':
-      case '[':
-      case ']':
-      case '-':
-      case '^':
-      case '/':
-        return static_cast<char32_t>(c);
-      default:
-        bad_at(at_ - 2, fmt::format("unknown escape in {}; write \\\\ for a backslash", inside_of));
-    }
+    if (c == 'x') return take_hex(2);
+    if (c == 'u') return take_hex(4);
+    if (c == 'U') return take_hex(8);
+    constexpr std::string_view kNames = "nrt\\\"[]-^/", kValues = "\n\r\t\\\"[]-^/";
+    if (const std::size_t i = kNames.find(c); i != std::string_view::npos)
+      return static_cast<char32_t>(kValues[i]);
+    bad_at(at_ - 2, fmt::format("unknown escape in {}; write \\\\ for a backslash", inside_of));
   }
 
   char32_t take_hex(std::size_t digits) {

@@ -8,8 +8,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "text/grammar/decimal_range.h"
-#include "text/grammar/pattern.h"
 #include "text/grammar/schema_keywords.h"
 
 namespace moeflux {
@@ -30,6 +28,16 @@ bool only_annotations(const Json& schema) {
 
 bool list_has(const Json& list, const std::string& name) {
   return std::find(list.begin(), list.end(), Json(name)) != list.end();
+}
+
+// Errors of what does not know its place.
+template <class Make>
+ExprId naming(const SchemaPlace& place, Make make) {
+  try {
+    return make();
+  } catch (const Error& error) {
+    throw Error(error.code(), place.text() + ": " + error.what());
+  }
 }
 
 // From one schema to expressions of a grammar.
@@ -197,11 +205,9 @@ class SchemaCompiler {
       }
       text = *pattern;
     }
-    try {
+    return naming(place / keyword, [&] {
       return add_pattern(grammar_, pieces_, text, {length.min, length.max});
-    } catch (const Error& error) {
-      throw Error(error.code(), (place / keyword).text() + ": " + error.what());
-    }
+    });
   }
 
   ExprId number(bool integer, const Json& schema, const SchemaPlace& place) {
@@ -234,11 +240,7 @@ class SchemaCompiler {
       }
     }
     if (!bounded) return integer ? pieces_.integer() : pieces_.number();
-    try {
-      return add_decimal_range(grammar_, range);
-    } catch (const Error& error) {
-      throw Error(error.code(), place.text() + ": " + error.what());
-    }
+    return naming(place, [&] { return add_decimal_range(grammar_, range); });
   }
 
   ExprId array(const Json& schema, const SchemaPlace& place) {
@@ -349,11 +351,7 @@ class SchemaCompiler {
     for (const auto& [name, unused] : named.items()) {
       if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
     }
-    try {
-      return grammar_.sequence({pieces_.other_key(names), value});
-    } catch (const Error& error) {
-      throw Error(error.code(), place.text() + ": " + error.what());
-    }
+    return naming(place, [&] { return grammar_.sequence({pieces_.other_key(names), value}); });
   }
 
   ExprId free_object(const Json& schema, ExprId pair, const SchemaPlace& place) {

@@ -32,6 +32,12 @@ void sort_unique(std::vector<NumberPair>& pairs) {
   pairs.erase(std::unique(pairs.begin(), pairs.end()), pairs.end());
 }
 
+void check_size(const PairSet& configs) {
+  if (configs.size() <= kMaxConfigs) return;
+  fail(Errc::LimitExceeded, "grammar: more than {} readings of one text; make it less ambiguous",
+       kMaxConfigs);
+}
+
 bool fits(std::uint32_t depth, std::uint32_t need) {
   return need <= kMaxDepth && depth + need <= kMaxDepth;
 }
@@ -187,10 +193,7 @@ bool LazyAutomaton::return_from_rules() {
         configs_.add(link);
       }
     }
-    if (configs_.size() > kMaxConfigs) {
-      fail(Errc::LimitExceeded,
-           "grammar: more than {} readings of one text; make it less ambiguous", kMaxConfigs);
-    }
+    check_size(configs_);
   }
   return may_end;
 }
@@ -223,10 +226,7 @@ void LazyAutomaton::call_rules() {
     const Node node = nodes_.intern(links, call.key().second);
     const NumberPair config = {automaton_->start_by_rank[call.key().first], node};
     if (configs_.add(config)) note_calls(config);
-    if (configs_.size() > kMaxConfigs) {
-      fail(Errc::LimitExceeded,
-           "grammar: more than {} readings of one text; make it less ambiguous", kMaxConfigs);
-    }
+    check_size(configs_);
   }
 }
 

@@ -1,5 +1,4 @@
-#include "text/grammar/pattern.h"
-
+// The `pattern` and the `format` of strings.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -8,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "text/grammar/json_pieces.h"
 
 namespace moeflux {
 namespace {

@@ -69,19 +69,6 @@ JsonType type_named(const Json& name, const SchemaPlace& place) {
                         dump_json(name)));
 }
 
-// A step of a JSON pointer: ~1 is /, ~0 is ~.
-std::string pointer_step(std::string_view step) {
-  std::string out;
-  for (std::size_t i = 0; i < step.size(); ++i) {
-    if (step[i] == '~' && i + 1 < step.size() && (step[i + 1] == '0' || step[i + 1] == '1')) {
-      out += step[++i] == '0' ? '~' : '/';
-    } else {
-      out += step[i];
-    }
-  }
-  return out;
-}
-
 // ---- conjunction
 
 constexpr std::size_t kMaxProduct = 64;  // of alternatives
@@ -318,28 +305,14 @@ const Json& resolve_reference(const Json& root, const Json& reference, const Sch
   if (!text.starts_with('#')) {
     place.unsupported(fmt::format("$ref \"{}\" points outside of the schema", text));
   }
-  const Json* at = &root;
-  std::string_view rest = std::string_view(text).substr(1);
-  if (!rest.empty() && rest[0] != '/') {
+  if (text.size() > 1 && text[1] != '/') {
     place.unsupported(fmt::format("$ref \"{}\" is not a path such as #/$defs/name", text));
   }
-  while (!rest.empty()) {
-    rest.remove_prefix(1);
-    const std::size_t end = std::min(rest.find('/'), rest.size());
-    const std::string step = pointer_step(rest.substr(0, end));
-    rest.remove_prefix(end);
-    const Json* next = nullptr;
-    if (at->is_object() && at->contains(step)) {
-      next = &at->at(step);
-    } else if (at->is_array() && !step.empty() && step.size() < 6 &&
-               step.find_first_not_of("0123456789") == std::string::npos &&
-               std::stoul(step) < at->size()) {
-      next = &at->at(std::stoul(step));
-    }
-    if (next == nullptr) place.bad(fmt::format("$ref \"{}\" leads nowhere", text));
-    at = next;
+  try {
+    return root.at(Json::json_pointer(text.substr(1)));
+  } catch (const Json::exception&) {
+    place.bad(fmt::format("$ref \"{}\" leads nowhere", text));
   }
-  return *at;
 }
 
 Json without(Json schema, std::string_view keyword) {

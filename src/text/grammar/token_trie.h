@@ -3,7 +3,7 @@
 //
 // Plain tokens have a tree of their own: whole characters only, at most kMaxPlain of them, without
 // quotes, backslashes and control characters. They are most of a vocabulary, and inside of a JSON
-// string nothing but their length matters (plain_steps.h).
+// string nothing but their length matters (PlainSteps).
 //
 // Immutable; one per tokenizer, shared by all grammars.
 #pragma once

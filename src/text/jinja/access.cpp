@@ -55,14 +55,14 @@ std::optional<Value> own_attribute(Runtime& runtime, const Value& object, std::s
   if (object.is(Kind::Function) && name == "name") {
     return runtime.string(object.as<FunctionObject>().name);
   }
-  const MethodEntry* method = find_method(object.kind(), name);
+  const Builtin* method = find_method(object.kind(), name);
   if (method == nullptr) return std::nullopt;
   if (!may_call(*method, object)) {
     return runtime.undefined(
         fmt::format("access to attribute '{}' of '{}' object is unsafe.", name, type_name(object)));
   }
   return runtime.function(std::string(name), [&runtime, object, method](Arguments& arguments) {
-    return method->body(runtime, object, arguments);
+    return method->call(runtime, object, arguments);
   });
 }
 
@@ -93,14 +93,7 @@ std::optional<Value> character_at(Runtime& runtime, const MarkedString& text, st
 // object[index], or nothing where Python raises a LookupError or TypeError.
 std::optional<Value> own_item(Runtime& runtime, const Value& object, const Value& index) {
   if (object.is(Kind::Dict)) {
-    switch (index.kind()) {
-      case Kind::List:
-      case Kind::Dict:
-      case Kind::View:
-        return std::nullopt;
-      default:
-        break;
-    }
+    if (index.is(Kind::List) || index.is(Kind::Dict) || index.is(Kind::View)) return std::nullopt;
     const Value* found = object.as<DictObject>().find(index);
     return found != nullptr ? std::optional(*found) : std::nullopt;
   }
@@ -181,17 +174,9 @@ Value slice_string(Runtime& runtime, const Value& object, const Value& start, co
 
 void append_view(Runtime& runtime, const ViewObject& view, std::vector<Value>& items) {
   for (const auto& [key, value] : view.dict->entries()) {
-    switch (view.what) {
-      case ViewObject::What::Keys:
-        items.push_back(key);
-        break;
-      case ViewObject::What::Values:
-        items.push_back(value);
-        break;
-      case ViewObject::What::Items:
-        items.push_back(runtime.tuple({key, value}));
-        break;
-    }
+    items.push_back(view.what == ViewObject::What::Keys     ? key
+                    : view.what == ViewObject::What::Values ? value
+                                                            : runtime.tuple({key, value}));
   }
 }
 
@@ -236,7 +221,7 @@ Value get_slice(Runtime& runtime, const Value& object, const Value& start, const
   for (std::uint64_t i = 0; i < bounds.count; ++i, at += bounds.step) {
     items.push_back(source[static_cast<std::size_t>(at)]);
   }
-  return object.is(Kind::Tuple) ? runtime.tuple(std::move(items)) : runtime.list(std::move(items));
+  return runtime.sequence(object.kind(), std::move(items));
 }
 
 // ---- containers

@@ -1,7 +1,6 @@
 #include "text/jinja/builtins.h"
 
 #include <algorithm>
-#include <array>
 #include <ctime>
 
 #include "base/error.h"
@@ -14,8 +13,7 @@ namespace {
 // ---- tests
 
 template <CompareOp kOp>
-bool comparison(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const BoundArguments bound("test", arguments, {"other"}, 1);
+bool comparison(Runtime& runtime, const Value& input, const BoundArguments& bound) {
   return compare(runtime, kOp, input, bound[0]);
 }
 
@@ -24,76 +22,70 @@ bool remainder_is(Runtime& runtime, const Value& input, const Value& divisor, st
   return equal(runtime, rest, Value::integer(wanted));
 }
 
-bool odd_test(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const BoundArguments bound("odd", arguments, {});
-  return remainder_is(runtime, input, Value::integer(2), 1);
+template <int kRest>
+bool parity_test(Runtime& runtime, const Value& input, const BoundArguments&) {
+  return remainder_is(runtime, input, Value::integer(2), kRest);
 }
 
-bool even_test(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const BoundArguments bound("even", arguments, {});
-  return remainder_is(runtime, input, Value::integer(2), 0);
-}
-
-bool divisibleby_test(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const BoundArguments bound("divisibleby", arguments, {"num"}, 1);
+bool divisibleby_test(Runtime& runtime, const Value& input, const BoundArguments& bound) {
   return remainder_is(runtime, input, bound[0], 0);
 }
 
-bool sameas_test(Runtime&, const Value& input, const Arguments& arguments) {
-  const BoundArguments bound("sameas", arguments, {"other"}, 1);
+bool sameas_test(Runtime&, const Value& input, const BoundArguments& bound) {
   return input.same_as(bound[0]);
 }
 
 struct TestEntry {
   std::string_view name;
   bool (*is)(const Value& value);  // tests without arguments that only look at the value
-  bool (*body)(Runtime& runtime, const Value& input, const Arguments& arguments);
+  bool (*body)(Runtime& runtime, const Value& input, const BoundArguments& bound) = nullptr;
+  Signature signature = {};
 };
 
-constexpr std::array<TestEntry, 34> kTests = {{
-    {"defined", [](const Value& v) { return !v.is_undefined(); }, nullptr},
-    {"undefined", [](const Value& v) { return v.is_undefined(); }, nullptr},
-    {"none", [](const Value& v) { return v.is_none(); }, nullptr},
-    {"boolean", [](const Value& v) { return v.is(Kind::Bool); }, nullptr},
-    {"true", [](const Value& v) { return v.is(Kind::Bool) && v.as_bool(); }, nullptr},
-    {"false", [](const Value& v) { return v.is(Kind::Bool) && !v.as_bool(); }, nullptr},
-    {"integer", [](const Value& v) { return v.is(Kind::Int); }, nullptr},
-    {"float", [](const Value& v) { return v.is(Kind::Float); }, nullptr},
-    {"number", [](const Value& v) { return v.is_number(); }, nullptr},
-    {"string", [](const Value& v) { return v.is_string(); }, nullptr},
-    {"mapping", [](const Value& v) { return v.is(Kind::Dict); }, nullptr},
-    {"iterable", [](const Value& v) { return is_iterable(v); }, nullptr},
+constexpr Signature kOther{.names = {"other"}, .required = 1};
+
+constexpr TestEntry kTests[] = {
+    {"defined", [](const Value& v) { return !v.is_undefined(); }},
+    {"undefined", [](const Value& v) { return v.is_undefined(); }},
+    {"none", [](const Value& v) { return v.is_none(); }},
+    {"boolean", [](const Value& v) { return v.is(Kind::Bool); }},
+    {"true", [](const Value& v) { return v.is(Kind::Bool) && v.as_bool(); }},
+    {"false", [](const Value& v) { return v.is(Kind::Bool) && !v.as_bool(); }},
+    {"integer", [](const Value& v) { return v.is(Kind::Int); }},
+    {"float", [](const Value& v) { return v.is(Kind::Float); }},
+    {"number", [](const Value& v) { return v.is_number(); }},
+    {"string", [](const Value& v) { return v.is_string(); }},
+    {"mapping", [](const Value& v) { return v.is(Kind::Dict); }},
+    {"iterable", [](const Value& v) { return is_iterable(v); }},
     {"sequence",
      [](const Value& v) {
        return v.is_sequence() || v.is_string() || v.is(Kind::Dict) || v.is(Kind::Range) ||
               v.is_undefined();
-     },
-     nullptr},
+     }},
     // Python's callable() holds for anything with __call__, which undefined values have.
     {"callable",
-     [](const Value& v) { return v.is(Kind::Function) || v.is(Kind::Loop) || v.is_undefined(); },
-     nullptr},
-    {"odd", nullptr, odd_test},
-    {"even", nullptr, even_test},
-    {"divisibleby", nullptr, divisibleby_test},
-    {"sameas", nullptr, sameas_test},
-    {"in", nullptr, comparison<CompareOp::In>},
-    {"eq", nullptr, comparison<CompareOp::Equal>},
-    {"equalto", nullptr, comparison<CompareOp::Equal>},
-    {"==", nullptr, comparison<CompareOp::Equal>},
-    {"ne", nullptr, comparison<CompareOp::NotEqual>},
-    {"!=", nullptr, comparison<CompareOp::NotEqual>},
-    {"lt", nullptr, comparison<CompareOp::Less>},
-    {"lessthan", nullptr, comparison<CompareOp::Less>},
-    {"<", nullptr, comparison<CompareOp::Less>},
-    {"le", nullptr, comparison<CompareOp::LessEqual>},
-    {"<=", nullptr, comparison<CompareOp::LessEqual>},
-    {"gt", nullptr, comparison<CompareOp::Greater>},
-    {"greaterthan", nullptr, comparison<CompareOp::Greater>},
-    {">", nullptr, comparison<CompareOp::Greater>},
-    {"ge", nullptr, comparison<CompareOp::GreaterEqual>},
-    {">=", nullptr, comparison<CompareOp::GreaterEqual>},
-}};
+     [](const Value& v) { return v.is(Kind::Function) || v.is(Kind::Loop) || v.is_undefined(); }},
+    {"odd", nullptr, parity_test<1>},
+    {"even", nullptr, parity_test<0>},
+    {"divisibleby", nullptr, divisibleby_test, {{"num"}, 1}},
+    {"sameas", nullptr, sameas_test, kOther},
+    {"in", nullptr, comparison<CompareOp::In>, kOther},
+    {"eq", nullptr, comparison<CompareOp::Equal>, kOther},
+    {"equalto", nullptr, comparison<CompareOp::Equal>, kOther},
+    {"==", nullptr, comparison<CompareOp::Equal>, kOther},
+    {"ne", nullptr, comparison<CompareOp::NotEqual>, kOther},
+    {"!=", nullptr, comparison<CompareOp::NotEqual>, kOther},
+    {"lt", nullptr, comparison<CompareOp::Less>, kOther},
+    {"lessthan", nullptr, comparison<CompareOp::Less>, kOther},
+    {"<", nullptr, comparison<CompareOp::Less>, kOther},
+    {"le", nullptr, comparison<CompareOp::LessEqual>, kOther},
+    {"<=", nullptr, comparison<CompareOp::LessEqual>, kOther},
+    {"gt", nullptr, comparison<CompareOp::Greater>, kOther},
+    {"greaterthan", nullptr, comparison<CompareOp::Greater>, kOther},
+    {">", nullptr, comparison<CompareOp::Greater>, kOther},
+    {"ge", nullptr, comparison<CompareOp::GreaterEqual>, kOther},
+    {">=", nullptr, comparison<CompareOp::GreaterEqual>, kOther},
+};
 
 // ---- global functions
 
@@ -101,8 +93,7 @@ constexpr std::uint64_t kMaxRange = 100'000;  // the same as in Python's sandbox
 constexpr std::size_t kMaxTimeFormat = 1000;
 constexpr std::size_t kMaxMessage = 4000;
 
-Value range_global(Runtime& runtime, const Arguments& arguments) {
-  const BoundArguments bound("range", arguments, {"start", "stop", "step"}, 1);
+Value range_global(Runtime& runtime, const BoundArguments& bound) {
   const std::int64_t start = bound.has(1) ? bound.integer(0) : 0;
   const std::int64_t stop = bound.integer(bound.has(1) ? 1 : 0);
   const std::int64_t step = bound.integer_or(2, 1);
@@ -114,25 +105,23 @@ Value range_global(Runtime& runtime, const Arguments& arguments) {
   return Value::object(Kind::Range, range);
 }
 
-Value dict_global(Runtime& runtime, const Arguments& arguments) {
+Value dict_global(Runtime& runtime, const BoundArguments& bound) {
   const Ref<DictObject> dict = runtime.new_dict();
-  update_dict(runtime, *dict, arguments);
+  update_dict(runtime, *dict, bound.all());
   return Value::object(Kind::Dict, dict);
 }
 
-Value namespace_global(Runtime& runtime, const Arguments& arguments) {
+Value namespace_global(Runtime& runtime, const BoundArguments& bound) {
   const auto object = runtime.heap.make<NamespaceObject>(runtime.meter);
-  update_dict(runtime, *object->attributes, arguments);
+  update_dict(runtime, *object->attributes, bound.all());
   return Value::object(Kind::Namespace, object);
 }
 
-Value raise_exception_global(Runtime& runtime, const Arguments& arguments) {
-  const BoundArguments bound("raise_exception", arguments, {"message"}, 1);
+Value raise_exception_global(Runtime& runtime, const BoundArguments& bound) {
   fail(Errc::BadInput, "{}", to_text(runtime, bound[0]).view().substr(0, kMaxMessage));
 }
 
-Value strftime_now_global(Runtime& runtime, const Arguments& arguments) {
-  const BoundArguments bound("strftime_now", arguments, {"format"}, 1);
+Value strftime_now_global(Runtime& runtime, const BoundArguments& bound) {
   std::string format = bound.text(0).bytes();
   if (format.empty()) return runtime.string("");
   if (format.size() > kMaxTimeFormat) fail(Errc::LimitExceeded, "the format of a date is too long");
@@ -157,75 +146,59 @@ Value strftime_now_global(Runtime& runtime, const Arguments& arguments) {
 
 struct GlobalEntry {
   std::string_view name;
-  Value (*body)(Runtime& runtime, const Arguments& arguments);
+  Value (*body)(Runtime& runtime, const BoundArguments& bound);
+  Signature signature;
 };
 
-constexpr std::array<GlobalEntry, 5> kGlobals = {{
-    {"range", range_global},
-    {"dict", dict_global},
-    {"namespace", namespace_global},
-    {"raise_exception", raise_exception_global},
-    {"strftime_now", strftime_now_global},
-}};
-
-// The entry of a table, by its name.
-template <class Entry>
-const Entry* find_entry(std::initializer_list<std::span<const Entry>> tables,
-                        std::string_view name) {
-  for (const std::span<const Entry> table : tables) {
-    for (const Entry& entry : table) {
-      if (entry.name == name) return &entry;
-    }
-  }
-  return nullptr;
-}
+constexpr GlobalEntry kGlobals[] = {
+    {"range", range_global, {{"start", "stop", "step"}, 1}},
+    {"dict", dict_global, kAnyArguments},
+    {"namespace", namespace_global, kAnyArguments},
+    {"raise_exception", raise_exception_global, {{"message"}, 1}},
+    {"strftime_now", strftime_now_global, {{"format"}, 1}},
+};
 
 }  // namespace
 
-BoundArguments::BoundArguments(std::string_view function, const Arguments& arguments,
-                               std::initializer_list<std::string_view> names, std::size_t required)
-    : function_(function), names_(names), values_(names.size(), nullptr) {
-  if (arguments.positional.size() > names_.size()) {
-    fail(Errc::BadInput, "{}() takes at most {} arguments, but {} are given", function,
-         names_.size(), arguments.positional.size());
+std::size_t Signature::size() const {
+  return static_cast<std::size_t>(std::find(names.begin(), names.end(), "") - names.begin());
+}
+
+BoundArguments::BoundArguments(std::string_view function, const Signature& signature,
+                               const Arguments& arguments)
+    : function_(function), signature_(signature), arguments_(arguments) {
+  if (signature.is_any) return;
+  const std::size_t n_names = signature.size();
+  if (arguments.positional.size() > n_names) {
+    fail(Errc::BadInput, "{}() takes at most {} arguments, but {} are given", function, n_names,
+         arguments.positional.size());
   }
   for (std::size_t i = 0; i < arguments.positional.size(); ++i) {
     values_[i] = &arguments.positional[i];
   }
   for (const auto& [name, value] : arguments.named) {
-    const auto place = std::find(names_.begin(), names_.end(), name);
-    if (place == names_.end()) {
+    const auto& names = signature.names;
+    const auto* const place = std::find(names.begin(), names.begin() + n_names, name);
+    if (place == names.begin() + n_names) {
       fail(Errc::BadInput, "{}() got an unexpected keyword argument '{}'", function, name);
     }
-    const Value*& slot = values_[static_cast<std::size_t>(place - names_.begin())];
+    const Value*& slot = values_[static_cast<std::size_t>(place - names.begin())];
     if (slot != nullptr) {
       fail(Errc::BadInput, "{}() got multiple values for argument '{}'", function, name);
     }
     slot = &value;
   }
-  for (std::size_t i = 0; i < required; ++i) {
+  for (std::size_t i = 0; i < signature.required; ++i) {
     if (values_[i] == nullptr) {
-      fail(Errc::BadInput, "{}() is missing its argument '{}'", function, names_[i]);
+      fail(Errc::BadInput, "{}() is missing its argument '{}'", function, signature.names[i]);
     }
   }
-}
-
-Value BoundArguments::value_or(std::size_t index, Value fallback) const {
-  return has(index) ? *values_[index] : std::move(fallback);
-}
-
-bool BoundArguments::flag(std::size_t index, bool fallback) const {
-  return has(index) ? truthy(*values_[index]) : fallback;
 }
 
 std::int64_t BoundArguments::integer(std::size_t index) const {
   require_defined(*values_[index]);
   if (!values_[index]->is_integral()) wrong_type(index, "an integer");
   return values_[index]->as_int();
-}
-
-std::int64_t BoundArguments::integer_or(std::size_t index, std::int64_t fallback) const {
-  return has(index) ? integer(index) : fallback;
 }
 
 const MarkedString& BoundArguments::text(std::size_t index) const {
@@ -235,31 +208,31 @@ const MarkedString& BoundArguments::text(std::size_t index) const {
 }
 
 void BoundArguments::wrong_type(std::size_t index, std::string_view wanted) const {
-  fail(Errc::BadInput, "{}(): the argument '{}' must be {}, not {}", function_, names_[index],
-       wanted, type_name(*values_[index]));
+  fail(Errc::BadInput, "{}(): the argument '{}' must be {}, not {}", function_,
+       signature_.names[index], wanted, type_name(*values_[index]));
 }
 
 Value apply_filter(Runtime& runtime, std::string_view name, const Value& input,
                    const Arguments& arguments) {
-  const FilterEntry* filter = find_entry<FilterEntry>({scalar_filters(), sequence_filters()}, name);
+  const Builtin* filter = find_builtin(scalar_filters(), name);
+  if (filter == nullptr) filter = find_builtin(sequence_filters(), name);
   if (filter == nullptr) fail(Errc::Unsupported, "there is no filter named '{}'", name);
-  return filter->body(runtime, input, arguments);
+  return filter->call(runtime, input, arguments);
 }
 
 bool apply_test(Runtime& runtime, std::string_view name, const Value& input,
                 const Arguments& arguments) {
-  const TestEntry* test = find_entry<TestEntry>({kTests}, name);
+  const TestEntry* test = find_builtin(kTests, name);
   if (test == nullptr) fail(Errc::Unsupported, "there is no test named '{}'", name);
-  if (test->body != nullptr) return test->body(runtime, input, arguments);
-  const BoundArguments bound("test", arguments, {});
-  return test->is(input);
+  const BoundArguments bound(name, test->signature, arguments);
+  return test->is != nullptr ? test->is(input) : test->body(runtime, input, bound);
 }
 
 Value find_global(Runtime& runtime, std::string_view name) {
-  const GlobalEntry* global = find_entry<GlobalEntry>({kGlobals}, name);
+  const GlobalEntry* global = find_builtin(kGlobals, name);
   if (global == nullptr) return {};
-  return runtime.function(std::string(name), [&runtime, body = global->body](Arguments& arguments) {
-    return body(runtime, arguments);
+  return runtime.function(std::string(name), [&runtime, global](Arguments& arguments) {
+    return global->body(runtime, {global->name, global->signature, arguments});
   });
 }
 

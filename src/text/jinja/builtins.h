@@ -3,33 +3,49 @@
 // error that says it.
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "text/jinja/runtime.h"
 
 namespace moeflux::jinja {
 
+// The parameters of a builtin, of which the first `required` must be given.
+struct Signature {
+  static constexpr std::size_t kMost = 4;
+  std::array<std::string_view, kMost> names = {};
+  std::size_t required = 0;
+  bool is_any = false;  // takes what it is given, and looks at all() itself
+
+  std::size_t size() const;
+};
+inline constexpr Signature kAnyArguments{.is_any = true};
+
 // Gives the arguments of a call to a builtin their parameter names, as Python does.
 class BoundArguments {
  public:
-  // The first `required` names must be given; what has no name is an error.
-  BoundArguments(std::string_view function, const Arguments& arguments,
-                 std::initializer_list<std::string_view> names, std::size_t required = 0);
+  // An argument that has no parameter is an error. Neither signature nor arguments are copied.
+  BoundArguments(std::string_view function, const Signature& signature, const Arguments& arguments);
 
+  const Arguments& all() const { return arguments_; }
   bool has(std::size_t index) const { return values_[index] != nullptr; }
   const Value& operator[](std::size_t index) const { return *values_[index]; }
   // Absent and none are the same for most optional arguments.
   bool given(std::size_t index) const { return has(index) && !values_[index]->is_none(); }
 
-  Value value_or(std::size_t index, Value fallback) const;
-  bool flag(std::size_t index, bool fallback) const;
+  Value value_or(std::size_t index, Value fallback) const {
+    return has(index) ? *values_[index] : std::move(fallback);
+  }
+  bool flag(std::size_t index, bool fallback) const {
+    return has(index) ? truthy(*values_[index]) : fallback;
+  }
   std::int64_t integer(std::size_t index) const;
-  std::int64_t integer_or(std::size_t index, std::int64_t fallback) const;
+  std::int64_t integer_or(std::size_t index, std::int64_t fallback) const {
+    return has(index) ? integer(index) : fallback;
+  }
   // The argument must be a string.
   const MarkedString& text(std::size_t index) const;
   const MarkedString* text_or_null(std::size_t index) const {
@@ -40,16 +56,33 @@ class BoundArguments {
   [[noreturn]] void wrong_type(std::size_t index, std::string_view wanted) const;
 
   std::string_view function_;
-  std::vector<std::string_view> names_;
-  std::vector<const Value*> values_;
+  const Signature& signature_;
+  const Arguments& arguments_;
+  std::array<const Value*, Signature::kMost> values_ = {};
 };
+
+// A filter or a method.
+struct Builtin {
+  std::string_view name;
+  Value (*body)(Runtime& runtime, const Value& self, const BoundArguments& bound);
+  Signature signature = {};
+  bool forbidden_on_input = false;  // changes the object, and Python's sandbox refuses it
+
+  Value call(Runtime& runtime, const Value& self, const Arguments& arguments) const {
+    return body(runtime, self, {name, signature, arguments});
+  }
+};
+
+// An entry of a table, or null.
+template <class Table>
+auto find_builtin(const Table& table, std::string_view name) -> decltype(&*std::begin(table)) {
+  for (const auto& entry : table) {
+    if (entry.name == name) return &entry;
+  }
+  return nullptr;
+}
 
 // ---- filters and tests
-
-struct FilterEntry {
-  std::string_view name;
-  Value (*body)(Runtime& runtime, const Value& input, const Arguments& arguments);
-};
 
 // These throw when there is none of that name.
 Value apply_filter(Runtime& runtime, std::string_view name, const Value& input,
@@ -57,25 +90,19 @@ Value apply_filter(Runtime& runtime, std::string_view name, const Value& input,
 bool apply_test(Runtime& runtime, std::string_view name, const Value& input,
                 const Arguments& arguments);
 
-std::span<const FilterEntry> scalar_filters();
-std::span<const FilterEntry> sequence_filters();
+std::span<const Builtin> scalar_filters();
+std::span<const Builtin> sequence_filters();
 
 // ---- methods
 
-struct MethodEntry {
-  std::string_view name;
-  Value (*body)(Runtime& runtime, const Value& self, const Arguments& arguments);
-  bool forbidden_on_input = false;  // changes the object, and Python's sandbox refuses it
-};
-
 // Null when values of that kind have no such method.
-const MethodEntry* find_method(Kind kind, std::string_view name);
+const Builtin* find_method(Kind kind, std::string_view name);
 
 // Templates run in a sandbox that forbids to change what they were given. Containers which the
 // template itself made may be changed: several released templates keep queues that way.
-bool may_call(const MethodEntry& method, const Value& self);
+bool may_call(const Builtin& method, const Value& self);
 
-std::span<const MethodEntry> string_methods();
+std::span<const Builtin> string_methods();
 
 // ---- global functions
 

@@ -27,7 +27,7 @@ Evaluator::Evaluator(const Tree& tree, Runtime& runtime, const Json& variables)
 
 MarkedString Evaluator::run() {
   TextBuilder output(runtime_);
-  const OutputGuard guard(*this, output);
+  const Temporarily guard(output_, &output);
   exec(tree_.body);
   return output.take();
 }
@@ -98,20 +98,11 @@ Value Evaluator::eval_optional(const ExprPtr& expr) {
   return expr ? eval(*expr) : Value::none();
 }
 
-Value Evaluator::eval_node(const LiteralExpr& node) {
-  return node.value;
-}
-
-Value Evaluator::eval_node(const NameExpr& node) {
-  return lookup(node.name);
-}
-
 Value Evaluator::eval_node(const SequenceExpr& node) {
   std::vector<Value> items;
   items.reserve(node.items.size());
   for (const ExprPtr& item : node.items) items.push_back(eval(*item));
-  return node.kind == Kind::List ? runtime_.list(std::move(items))
-                                 : runtime_.tuple(std::move(items));
+  return runtime_.sequence(node.kind, std::move(items));
 }
 
 Value Evaluator::eval_node(const DictExpr& node) {
@@ -125,15 +116,8 @@ Value Evaluator::eval_node(const DictExpr& node) {
 
 Value Evaluator::eval_node(const UnaryExpr& node) {
   const Value operand = eval(*node.operand);
-  switch (node.op) {
-    case UnaryOp::Not:
-      return Value::boolean(!truthy(operand));
-    case UnaryOp::Negate:
-      return negate(operand);
-    case UnaryOp::Plus:
-      return plus(operand);
-  }
-  return {};
+  if (node.op == UnaryOp::Not) return Value::boolean(!truthy(operand));
+  return node.op == UnaryOp::Negate ? negate(operand) : plus(operand);
 }
 
 Value Evaluator::eval_node(const BinaryExpr& node) {
@@ -194,10 +178,6 @@ Value Evaluator::eval_node(const SliceExpr& node) {
   return get_slice(runtime_, object, start, stop, step);
 }
 
-Value Evaluator::eval_node(const CallExpr& node) {
-  return call_with(node, {});
-}
-
 Value Evaluator::eval_node(const FilterExpr& node) {
   const int line = runtime_.line;
   const Value input = node.input ? eval(*node.input) : *filter_input_;
@@ -249,10 +229,10 @@ Value Evaluator::call_with(const CallExpr& node, Arguments arguments) {
   // A method that is called at once needs no function object.
   if (const auto* attribute = std::get_if<AttributeExpr>(&node.callee->node)) {
     const Value object = eval(*attribute->object);
-    const MethodEntry* method = find_method(object.kind(), attribute->name);
+    const Builtin* method = find_method(object.kind(), attribute->name);
     if (method != nullptr && may_call(*method, object)) {
       add_arguments();
-      return method->body(runtime_, object, arguments);
+      return method->call(runtime_, object, arguments);
     }
     const Value callee = get_attribute(runtime_, object, attribute->name);
     add_arguments();
@@ -299,10 +279,10 @@ Value Evaluator::make_macro(const MacroDefinition& macro) {
 Value Evaluator::call_macro(const MacroDefinition& macro, const Ref<Scope>& closure,
                             Arguments& arguments) {
   runtime_.meter.step(16);
-  const ScopeGuard scope(*this, runtime_.heap.make<Scope>(runtime_.meter, closure));
+  const Temporarily scope(scope_, runtime_.heap.make<Scope>(runtime_.meter, closure));
   bind_parameters(macro, arguments);
   TextBuilder output(runtime_);
-  const OutputGuard guard(*this, output);
+  const Temporarily guard(output_, &output);
   exec(macro.body);
   return output.value();
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/json.h"
@@ -50,6 +51,21 @@ class Scope : public Object {
   MemoryCharge charge_;
 };
 
+// Puts a value into a variable for as long as it lives.
+template <class T>
+class Temporarily {
+ public:
+  Temporarily(T& variable, T value)
+      : variable_(variable), outer_(std::exchange(variable, std::move(value))) {}
+  ~Temporarily() { variable_ = std::move(outer_); }
+  Temporarily(const Temporarily&) = delete;
+  Temporarily& operator=(const Temporarily&) = delete;
+
+ private:
+  T& variable_;
+  T outer_;
+};
+
 class Evaluator {
  public:
   // All of them must outlive the evaluator.
@@ -59,14 +75,12 @@ class Evaluator {
 
  private:
   enum class Flow { Normal, Break, Continue };
-  class ScopeGuard;
-  class OutputGuard;
 
   // Expressions (evaluator.cpp)
   Value eval(const Expr& expr);
   Value eval_optional(const ExprPtr& expr);  // none when it is null
-  Value eval_node(const LiteralExpr& node);
-  Value eval_node(const NameExpr& node);
+  Value eval_node(const LiteralExpr& node) { return node.value; }
+  Value eval_node(const NameExpr& node) { return lookup(node.name); }
   Value eval_node(const SequenceExpr& node);
   Value eval_node(const DictExpr& node);
   Value eval_node(const UnaryExpr& node);
@@ -78,7 +92,7 @@ class Evaluator {
   Value eval_node(const AttributeExpr& node);
   Value eval_node(const ItemExpr& node);
   Value eval_node(const SliceExpr& node);
-  Value eval_node(const CallExpr& node);
+  Value eval_node(const CallExpr& node) { return call_with(node, {}); }
   Value eval_node(const FilterExpr& node);
   Value eval_node(const TestExpr& node);
   Arguments eval_arguments(const CallArguments& arguments);
@@ -129,32 +143,6 @@ class Evaluator {
   Ref<Scope> scope_;                             // null at the top level
   TextBuilder* output_ = nullptr;
   const Value* filter_input_ = nullptr;  // what a filter without an input works on
-};
-
-class Evaluator::ScopeGuard {
- public:
-  ScopeGuard(Evaluator& evaluator, Ref<Scope> scope)
-      : evaluator_(evaluator), outer_(std::exchange(evaluator.scope_, std::move(scope))) {}
-  ~ScopeGuard() { evaluator_.scope_ = std::move(outer_); }
-  ScopeGuard(const ScopeGuard&) = delete;
-  ScopeGuard& operator=(const ScopeGuard&) = delete;
-
- private:
-  Evaluator& evaluator_;
-  Ref<Scope> outer_;
-};
-
-class Evaluator::OutputGuard {
- public:
-  OutputGuard(Evaluator& evaluator, TextBuilder& output)
-      : evaluator_(evaluator), outer_(std::exchange(evaluator.output_, &output)) {}
-  ~OutputGuard() { evaluator_.output_ = outer_; }
-  OutputGuard(const OutputGuard&) = delete;
-  OutputGuard& operator=(const OutputGuard&) = delete;
-
- private:
-  Evaluator& evaluator_;
-  TextBuilder* outer_;
 };
 
 }  // namespace moeflux::jinja

@@ -1,6 +1,5 @@
 // Filters of one value: strings, numbers, JSON.
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
 
@@ -22,14 +21,16 @@ Value soft_string(Runtime& runtime, const Value& value) {
   return value.is_string() ? value : runtime.string(to_text(runtime, value));
 }
 
+Value string_filter(Runtime& runtime, const Value& input, const BoundArguments&) {
+  return soft_string(runtime, input);
+}
+
 template <Case kWanted>
-Value case_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const BoundArguments bound("case", arguments, {});
+Value case_filter(Runtime& runtime, const Value& input, const BoundArguments&) {
   return runtime.string(change_case(runtime, to_text(runtime, input), kWanted), input.is_safe());
 }
 
-Value capitalize_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const BoundArguments bound("capitalize", arguments, {});
+Value capitalize_filter(Runtime& runtime, const Value& input, const BoundArguments&) {
   return runtime.string(capitalize(runtime, to_text(runtime, input)), input.is_safe());
 }
 
@@ -37,8 +38,7 @@ bool begins_word(char32_t c) {
   return is_space(c) || c == U'-' || c == U'(' || c == U'{' || c == U'[' || c == U'<';
 }
 
-Value title_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const BoundArguments bound("title", arguments, {});
+Value title_filter(Runtime& runtime, const Value& input, const BoundArguments&) {
   const MarkedString text = to_text(runtime, input);
   TextBuilder out(runtime);
   bool first = true;
@@ -54,27 +54,19 @@ Value title_filter(Runtime& runtime, const Value& input, const Arguments& argume
   return out.value(input.is_safe());
 }
 
-Value trim_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const BoundArguments bound("trim", arguments, {"chars"});
+Value trim_filter(Runtime& runtime, const Value& input, const BoundArguments& bound) {
   const MarkedString text = to_text(runtime, input);
   runtime.meter.text(text.size());
   return runtime.string(strip(runtime, text, Side::Both, bound.text_or_null(0)), input.is_safe());
 }
 
-Value replace_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const BoundArguments bound("replace", arguments, {"old", "new", "count"}, 2);
+Value replace_filter(Runtime& runtime, const Value& input, const BoundArguments& bound) {
   return runtime.string(replace(runtime, to_text(runtime, input), to_text(runtime, bound[0]),
                                 to_text(runtime, bound[1]),
                                 bound.given(2) ? bound.integer(2) : -1));
 }
 
-Value string_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const BoundArguments bound("string", arguments, {});
-  return soft_string(runtime, input);
-}
-
-Value indent_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const BoundArguments bound("indent", arguments, {"width", "first", "blank"});
+Value indent_filter(Runtime& runtime, const Value& input, const BoundArguments& bound) {
   require_defined(input);
   if (!input.is_string()) {
     fail(Errc::BadInput, "indent: expected a string, not {}", type_name(input));
@@ -103,7 +95,8 @@ Value indent_filter(Runtime& runtime, const Value& input, const Arguments& argum
   return out.value(input.is_safe());
 }
 
-Value format_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
+Value format_filter(Runtime& runtime, const Value& input, const BoundArguments& bound) {
+  const Arguments& arguments = bound.all();
   if (!arguments.positional.empty() && !arguments.named.empty()) {
     fail(Errc::BadInput, "format: positional and keyword arguments at the same time");
   }
@@ -116,14 +109,12 @@ Value format_filter(Runtime& runtime, const Value& input, const Arguments& argum
   return percent_format(runtime, format, Value::object(Kind::Dict, named));
 }
 
-Value escape_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const BoundArguments bound("escape", arguments, {});
+Value escape_filter(Runtime& runtime, const Value& input, const BoundArguments&) {
   if (input.is_safe()) return input;
   return runtime.string(html_escape(runtime, to_text(runtime, input)), true);
 }
 
-Value safe_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const BoundArguments bound("safe", arguments, {});
+Value safe_filter(Runtime& runtime, const Value& input, const BoundArguments&) {
   return runtime.string(to_text(runtime, input), true);
 }
 
@@ -189,8 +180,7 @@ std::int64_t truncated(double value) {
   return static_cast<std::int64_t>(value);
 }
 
-Value int_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const BoundArguments bound("int", arguments, {"default", "base"});
+Value int_filter(Runtime& runtime, const Value& input, const BoundArguments& bound) {
   require_defined(input);
   if (input.is_integral()) return Value::integer(input.as_int(), input.origin());
   if (input.is(Kind::Float)) return Value::integer(truncated(input.as_real()), input.origin());
@@ -206,8 +196,7 @@ Value int_filter(Runtime& runtime, const Value& input, const Arguments& argument
   return bound.value_or(0, Value::integer(0));
 }
 
-Value float_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const BoundArguments bound("float", arguments, {"default"});
+Value float_filter(Runtime& runtime, const Value& input, const BoundArguments& bound) {
   require_defined(input);
   if (input.is_number()) return Value::real(input.as_real(), input.origin());
   if (input.is_string()) {
@@ -217,8 +206,7 @@ Value float_filter(Runtime& runtime, const Value& input, const Arguments& argume
   return bound.value_or(0, Value::real(0));
 }
 
-Value abs_filter(Runtime&, const Value& input, const Arguments& arguments) {
-  const BoundArguments bound("abs", arguments, {});
+Value abs_filter(Runtime&, const Value& input, const BoundArguments&) {
   require_defined(input);
   if (input.is_integral()) return input.as_int() < 0 ? negate(input) : plus(input);
   if (input.is(Kind::Float)) return Value::real(std::abs(input.as_real()), input.origin());
@@ -238,8 +226,7 @@ double rounded(double value, int precision) {
   return std::nearbyint(value / unit) * unit;
 }
 
-Value round_filter(Runtime&, const Value& input, const Arguments& arguments) {
-  const BoundArguments bound("round", arguments, {"precision", "method"});
+Value round_filter(Runtime&, const Value& input, const BoundArguments& bound) {
   require_defined(input);
   if (!input.is_number()) fail(Errc::BadInput, "round: not a number: '{}'", type_name(input));
   const auto precision =
@@ -290,15 +277,12 @@ JsonStyle json_style(const BoundArguments& bound) {
   return style;
 }
 
-Value tojson_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const BoundArguments bound("tojson", arguments,
-                             {"ensure_ascii", "indent", "separators", "sort_keys"});
+Value tojson_filter(Runtime& runtime, const Value& input, const BoundArguments& bound) {
   const Origin origin = holds_data(runtime, input) ? Origin::Data : Origin::Markup;
   return runtime.string(MarkedString(to_json(runtime, input, json_style(bound)), origin));
 }
 
-Value from_json_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const BoundArguments bound("from_json", arguments, {});
+Value from_json_filter(Runtime& runtime, const Value& input, const BoundArguments&) {
   require_defined(input);
   if (!input.is_string()) {
     fail(Errc::BadInput, "from_json: expected a string, not {}", type_name(input));
@@ -308,31 +292,31 @@ Value from_json_filter(Runtime& runtime, const Value& input, const Arguments& ar
   return runtime.from_json(parse_json(input.view(), "from_json"), origin);
 }
 
-constexpr std::array<FilterEntry, 19> kScalarFilters = {{
-    {"trim", trim_filter},
+constexpr Builtin kScalarFilters[] = {
+    {"trim", trim_filter, {{"chars"}}},
     {"string", string_filter},
     {"upper", case_filter<Case::Upper>},
     {"lower", case_filter<Case::Lower>},
     {"capitalize", capitalize_filter},
     {"title", title_filter},
-    {"replace", replace_filter},
-    {"indent", indent_filter},
-    {"tojson", tojson_filter},
+    {"replace", replace_filter, {{"old", "new", "count"}, 2}},
+    {"indent", indent_filter, {{"width", "first", "blank"}}},
+    {"tojson", tojson_filter, {{"ensure_ascii", "indent", "separators", "sort_keys"}}},
     {"from_json", from_json_filter},
     {"fromjson", from_json_filter},
-    {"int", int_filter},
-    {"float", float_filter},
+    {"int", int_filter, {{"default", "base"}}},
+    {"float", float_filter, {{"default"}}},
     {"abs", abs_filter},
-    {"round", round_filter},
+    {"round", round_filter, {{"precision", "method"}}},
     {"safe", safe_filter},
     {"e", escape_filter},
     {"escape", escape_filter},
-    {"format", format_filter},
-}};
+    {"format", format_filter, kAnyArguments},
+};
 
 }  // namespace
 
-std::span<const FilterEntry> scalar_filters() {
+std::span<const Builtin> scalar_filters() {
   return kScalarFilters;
 }
 

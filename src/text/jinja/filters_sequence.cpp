@@ -1,9 +1,8 @@
 // Filters of lists and dicts.
 #include <algorithm>
-#include <array>
-#include <charconv>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "text/jinja/builtins.h"
 #include "text/jinja/operations.h"
 #include "text/jinja/python_text.h"
@@ -16,18 +15,12 @@ namespace {
 Value lookup_path(Runtime& runtime, Value value, const Value& path) {
   if (path.is_none()) return value;
   if (!path.is_string()) return get_item(runtime, value, path);
-  std::string_view rest = path.view();
-  while (true) {
-    const std::size_t dot = std::min(rest.find('.'), rest.size());
-    const std::string_view part = rest.substr(0, dot);
-    std::int64_t index = 0;
-    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), index);
-    const bool is_index =
-        error == std::errc() && end == part.data() + part.size() && part.front() != '-';
-    value = get_item(runtime, value, is_index ? Value::integer(index) : runtime.string(part));
-    if (dot == rest.size()) return value;
-    rest.remove_prefix(dot + 1);
+  for (const std::string& part : split(path.view(), '.')) {
+    const auto index = to_number<std::int64_t>(part);
+    const bool is_index = index && part.front() != '-';
+    value = get_item(runtime, value, is_index ? Value::integer(*index) : runtime.string(part));
   }
+  return value;
 }
 
 // Strings in lower case, anything else as it is: the key by which filters ignore case.
@@ -36,24 +29,20 @@ Value without_case(Runtime& runtime, const Value& value) {
   return runtime.string(change_case(runtime, value.text(), Case::Lower));
 }
 
-Value length_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const BoundArguments bound("length", arguments, {});
+Value length_filter(Runtime& runtime, const Value& input, const BoundArguments&) {
   return Value::integer(static_cast<std::int64_t>(length_of(runtime, input)));
 }
 
-Value default_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const BoundArguments bound("default", arguments, {"default_value", "boolean"});
+Value default_filter(Runtime& runtime, const Value& input, const BoundArguments& bound) {
   const bool replaced = input.is_undefined() || (bound.flag(1, false) && !truthy(input));
   return replaced ? bound.value_or(0, runtime.string("")) : input;
 }
 
-Value list_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const BoundArguments bound("list", arguments, {});
+Value list_filter(Runtime& runtime, const Value& input, const BoundArguments&) {
   return runtime.list(items_of(runtime, input));
 }
 
-Value items_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const BoundArguments bound("items", arguments, {});
+Value items_filter(Runtime& runtime, const Value& input, const BoundArguments&) {
   std::vector<Value> pairs;
   if (!input.is_undefined()) {
     if (!input.is(Kind::Dict)) fail(Errc::BadInput, "Can only get item pairs from a mapping.");
@@ -64,8 +53,7 @@ Value items_filter(Runtime& runtime, const Value& input, const Arguments& argume
   return runtime.iterator(std::move(pairs));
 }
 
-Value first_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const BoundArguments bound("first", arguments, {});
+Value first_filter(Runtime& runtime, const Value& input, const BoundArguments&) {
   if (input.is(Kind::Iterator)) {
     auto& iterator = input.as<IteratorObject>();
     if (iterator.position < iterator.items.size()) return iterator.items[iterator.position++];
@@ -78,8 +66,7 @@ Value first_filter(Runtime& runtime, const Value& input, const Arguments& argume
   return runtime.undefined("No first item, sequence was empty.");
 }
 
-Value last_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const BoundArguments bound("last", arguments, {});
+Value last_filter(Runtime& runtime, const Value& input, const BoundArguments&) {
   if (input.is(Kind::Iterator)) fail(Errc::BadInput, "'generator' object is not reversible");
   if (input.is_string() && !input.text().empty()) {
     return get_item(runtime, input, Value::integer(-1));
@@ -89,8 +76,7 @@ Value last_filter(Runtime& runtime, const Value& input, const Arguments& argumen
   return runtime.undefined("No last item, sequence was empty.");
 }
 
-Value join_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const BoundArguments bound("join", arguments, {"d", "attribute"});
+Value join_filter(Runtime& runtime, const Value& input, const BoundArguments& bound) {
   const MarkedString separator = bound.has(0) ? to_text(runtime, bound[0]) : MarkedString();
   TextBuilder out(runtime);
   bool first = true;
@@ -102,8 +88,7 @@ Value join_filter(Runtime& runtime, const Value& input, const Arguments& argumen
   return out.value();
 }
 
-Value reverse_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const BoundArguments bound("reverse", arguments, {});
+Value reverse_filter(Runtime& runtime, const Value& input, const BoundArguments&) {
   if (input.is_string()) {
     return get_slice(runtime, input, Value::none(), Value::none(), Value::integer(-1));
   }
@@ -114,8 +99,7 @@ Value reverse_filter(Runtime& runtime, const Value& input, const Arguments& argu
   return runtime.iterator(std::move(items));
 }
 
-Value dictsort_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const BoundArguments bound("dictsort", arguments, {"case_sensitive", "by", "reverse"});
+Value dictsort_filter(Runtime& runtime, const Value& input, const BoundArguments& bound) {
   require_defined(input);
   if (!input.is(Kind::Dict)) fail(Errc::BadInput, "dictsort: expected a dict");
   const std::string by = bound.has(1) ? bound.text(1).bytes() : "key";
@@ -134,21 +118,22 @@ Value dictsort_filter(Runtime& runtime, const Value& input, const Arguments& arg
 
 // ---- selecting and sorting
 
-Value map_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
+Value map_filter(Runtime& runtime, const Value& input, const BoundArguments& bound) {
   std::vector<Value> results;
   if (!truthy(input)) return runtime.iterator({});
-  if (arguments.positional.empty()) {
-    const BoundArguments bound("map", arguments, {"attribute", "default"});
-    if (!bound.has(0)) fail(Errc::BadInput, "map requires a filter argument");
+  if (bound.all().positional.empty()) {
+    static constexpr Signature kNamed{.names = {"attribute", "default"}};
+    const BoundArguments named("map", kNamed, bound.all());
+    if (!named.has(0)) fail(Errc::BadInput, "map requires a filter argument");
     for (const Value& item : items_of(runtime, input)) {
-      Value found = lookup_path(runtime, item, bound[0]);
-      results.push_back(found.is_undefined() && bound.given(1) ? bound[1] : std::move(found));
+      Value found = lookup_path(runtime, item, named[0]);
+      results.push_back(found.is_undefined() && named.given(1) ? named[1] : std::move(found));
     }
     return runtime.iterator(std::move(results));
   }
-  const Value& name = arguments.positional.front();
+  const Value& name = bound.all().positional.front();
   if (!name.is_string()) fail(Errc::BadInput, "map: the name of a filter must be a string");
-  Arguments rest = arguments;
+  Arguments rest = bound.all();
   rest.positional.erase(rest.positional.begin());
   for (const Value& item : items_of(runtime, input)) {
     results.push_back(apply_filter(runtime, name.view(), item, rest));
@@ -158,9 +143,9 @@ Value map_filter(Runtime& runtime, const Value& input, const Arguments& argument
 
 // select, reject, selectattr and rejectattr: by a test, or by truth when none is named.
 template <bool kKeep, bool kByAttribute>
-Value select_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
+Value select_filter(Runtime& runtime, const Value& input, const BoundArguments& bound) {
   if (!truthy(input)) return runtime.iterator({});
-  Arguments rest = arguments;
+  Arguments rest = bound.all();
   const auto take_first = [&rest] {
     const Value first = rest.positional.front();
     rest.positional.erase(rest.positional.begin());
@@ -196,20 +181,13 @@ Value sort_key(Runtime& runtime, const Value& item, const Value& attribute, bool
   if (!attribute.is_string()) {
     keys.push_back(key_of(runtime, item, attribute, case_sensitive));
   } else {
-    std::string_view rest = attribute.view();
-    while (true) {
-      const std::size_t comma = std::min(rest.find(','), rest.size());
-      const Value part = runtime.string(rest.substr(0, comma));
-      keys.push_back(key_of(runtime, item, part, case_sensitive));
-      if (comma == rest.size()) break;
-      rest.remove_prefix(comma + 1);
-    }
+    for (const std::string& part : split(attribute.view(), ','))
+      keys.push_back(key_of(runtime, item, runtime.string(part), case_sensitive));
   }
   return runtime.list(std::move(keys));
 }
 
-Value sort_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const BoundArguments bound("sort", arguments, {"reverse", "case_sensitive", "attribute"});
+Value sort_filter(Runtime& runtime, const Value& input, const BoundArguments& bound) {
   const std::vector<Value> items = items_of(runtime, input);
   std::vector<Value> keys;
   for (const Value& item : items) {
@@ -218,8 +196,7 @@ Value sort_filter(Runtime& runtime, const Value& input, const Arguments& argumen
   return runtime.list(sorted(runtime, items, keys, bound.flag(0, false)));
 }
 
-Value unique_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const BoundArguments bound("unique", arguments, {"case_sensitive", "attribute"});
+Value unique_filter(Runtime& runtime, const Value& input, const BoundArguments& bound) {
   const Ref<DictObject> seen = runtime.new_dict();
   std::vector<Value> result;
   for (const Value& item : items_of(runtime, input)) {
@@ -232,8 +209,7 @@ Value unique_filter(Runtime& runtime, const Value& input, const Arguments& argum
 }
 
 template <bool kLargest>
-Value extreme_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const BoundArguments bound(kLargest ? "max" : "min", arguments, {"case_sensitive", "attribute"});
+Value extreme_filter(Runtime& runtime, const Value& input, const BoundArguments& bound) {
   std::optional<Value> best;
   Value best_key;
   for (const Value& item : items_of(runtime, input)) {
@@ -247,8 +223,7 @@ Value extreme_filter(Runtime& runtime, const Value& input, const Arguments& argu
   return best ? *best : runtime.undefined("No aggregated item, sequence was empty.");
 }
 
-Value sum_filter(Runtime& runtime, const Value& input, const Arguments& arguments) {
-  const BoundArguments bound("sum", arguments, {"attribute", "start"});
+Value sum_filter(Runtime& runtime, const Value& input, const BoundArguments& bound) {
   Value total = bound.value_or(1, Value::integer(0));
   if (total.is_string()) fail(Errc::BadInput, "sum() can't sum strings");
   for (const Value& item : items_of(runtime, input)) {
@@ -258,33 +233,33 @@ Value sum_filter(Runtime& runtime, const Value& input, const Arguments& argument
   return total;
 }
 
-constexpr std::array<FilterEntry, 21> kSequenceFilters = {{
+constexpr Builtin kSequenceFilters[] = {
     {"length", length_filter},
     {"count", length_filter},
-    {"default", default_filter},
-    {"d", default_filter},
+    {"default", default_filter, {{"default_value", "boolean"}}},
+    {"d", default_filter, {{"default_value", "boolean"}}},
     {"list", list_filter},
     {"items", items_filter},
     {"first", first_filter},
     {"last", last_filter},
-    {"join", join_filter},
+    {"join", join_filter, {{"d", "attribute"}}},
     {"reverse", reverse_filter},
-    {"dictsort", dictsort_filter},
-    {"map", map_filter},
-    {"select", select_filter<true, false>},
-    {"reject", select_filter<false, false>},
-    {"selectattr", select_filter<true, true>},
-    {"rejectattr", select_filter<false, true>},
-    {"sort", sort_filter},
-    {"unique", unique_filter},
-    {"min", extreme_filter<false>},
-    {"max", extreme_filter<true>},
-    {"sum", sum_filter},
-}};
+    {"dictsort", dictsort_filter, {{"case_sensitive", "by", "reverse"}}},
+    {"map", map_filter, kAnyArguments},
+    {"select", select_filter<true, false>, kAnyArguments},
+    {"reject", select_filter<false, false>, kAnyArguments},
+    {"selectattr", select_filter<true, true>, kAnyArguments},
+    {"rejectattr", select_filter<false, true>, kAnyArguments},
+    {"sort", sort_filter, {{"reverse", "case_sensitive", "attribute"}}},
+    {"unique", unique_filter, {{"case_sensitive", "attribute"}}},
+    {"min", extreme_filter<false>, {{"case_sensitive", "attribute"}}},
+    {"max", extreme_filter<true>, {{"case_sensitive", "attribute"}}},
+    {"sum", sum_filter, {{"attribute", "start"}}},
+};
 
 }  // namespace
 
-std::span<const FilterEntry> sequence_filters() {
+std::span<const Builtin> sequence_filters() {
   return kSequenceFilters;
 }
 

@@ -83,28 +83,9 @@ bool read_hex(std::string_view text, std::size_t at, std::size_t count, char32_t
 
 // The letter after a backslash that stands for one character, or 0.
 char simple_escape(char letter) {
-  switch (letter) {
-    case '\\':
-    case '\'':
-    case '"':
-      return letter;
-    case 'n':
-      return '\n';
-    case 't':
-      return '\t';
-    case 'r':
-      return '\r';
-    case 'a':
-      return '\a';
-    case 'b':
-      return '\b';
-    case 'f':
-      return '\f';
-    case 'v':
-      return '\v';
-    default:
-      return '\0';
-  }
+  constexpr std::string_view kLetters = "\\'\"ntrabfv", kMeanings = "\\'\"\n\t\r\a\b\f\v";
+  const std::size_t at = kLetters.find(letter);
+  return at == std::string_view::npos ? '\0' : kMeanings[at];
 }
 
 // Bytes of the quoted string the text begins with, quotes included; 0 when there is none.
@@ -216,15 +197,7 @@ class Lexer {
     return tokens_.back();
   }
 
-  std::size_t spaces_at(std::size_t at) const {
-    std::size_t end = at;
-    while (end < source_.size()) {
-      const CodePoint c = decode(source_, end);
-      if (!c.valid || !is_space(c.value)) break;
-      end += c.size;
-    }
-    return end - at;
-  }
+  std::size_t spaces_at(std::size_t at) const { return skip_spaces(source_, at) - at; }
 
   // The text before the next tag, and which tag it is.
   void lex_outside() {
@@ -269,11 +242,9 @@ class Lexer {
 
   // The size of "{% raw %}" at `tag`, or 0 when it is another tag. The newline after it stays.
   std::size_t raw_tag_size(std::size_t tag) const {
-    std::size_t at = tag + 2 + (sign_at(tag + 2) != '\0' ? 1 : 0);
-    at += spaces_at(at);
-    if (source_.compare(at, 3, "raw") != 0) return 0;
-    at += 3;
-    at += spaces_at(at);
+    const std::size_t name = skip_spaces(source_, tag + 2 + (sign_at(tag + 2) != '\0' ? 1 : 0));
+    if (source_.compare(name, 3, "raw") != 0) return 0;
+    const std::size_t at = skip_spaces(source_, name + 3);
     if (source_.compare(at, 3, "-%}") == 0) return at + 3 + spaces_at(at + 3) - tag;
     return source_.compare(at, 2, "%}") == 0 ? at + 2 - tag : 0;
   }
@@ -283,11 +254,7 @@ class Lexer {
   void push_text(std::string_view text, char sign, bool before_variable) {
     std::string_view kept = text;
     if (sign == '-') {
-      while (!kept.empty()) {
-        const CodePoint c = decode_before(kept, kept.size());
-        if (!c.valid || !is_space(c.value)) break;
-        kept.remove_suffix(c.size);
-      }
+      kept = kept.substr(0, skip_spaces_back(kept, kept.size()));
     } else if (sign != '+' && !before_variable) {
       const std::size_t newline = text.rfind('\n');
       const std::size_t line_begin = newline == std::string_view::npos ? 0 : newline + 1;
@@ -336,11 +303,9 @@ class Lexer {
     for (std::size_t tag = source_.find("{%", at_); tag != std::string::npos;
          tag = source_.find("{%", tag + 1)) {
       const char sign = sign_at(tag + 2);
-      std::size_t at = tag + 2 + (sign != '\0' ? 1 : 0);
-      at += spaces_at(at);
-      if (source_.compare(at, 6, "endraw") != 0) continue;
-      at += 6;
-      at += spaces_at(at);
+      const std::size_t name = skip_spaces(source_, tag + 2 + (sign != '\0' ? 1 : 0));
+      if (source_.compare(name, 6, "endraw") != 0) continue;
+      const std::size_t at = skip_spaces(source_, name + 6);
       const std::size_t bytes = at < source_.size() ? end_tag_size(at, "%}", true) : 0;
       if (bytes == 0) continue;
       push_text(std::string_view(source_).substr(at_, tag - at_), sign, false);
@@ -447,19 +412,11 @@ std::vector<Token> tokenize(std::string_view source, const std::string& name) {
 }
 
 std::string describe(const Token& token) {
-  switch (token.type) {
-    case TokenType::Data:
-      return "text";
-    case TokenType::String:
-      return "a string";
-    case TokenType::Integer:
-    case TokenType::Float:
-      return "a number";
-    case TokenType::End:
-      return "the end of the template";
-    default:
-      return fmt::format("'{}'", token.text);
-  }
+  if (token.type == TokenType::Data) return "text";
+  if (token.type == TokenType::String) return "a string";
+  if (token.type == TokenType::Integer || token.type == TokenType::Float) return "a number";
+  if (token.type == TokenType::End) return "the end of the template";
+  return fmt::format("'{}'", token.text);
 }
 
 }  // namespace moeflux::jinja

@@ -1,6 +1,5 @@
 // Methods of strings.
 #include <algorithm>
-#include <array>
 
 #include "base/error.h"
 #include "text/jinja/builtins.h"
@@ -18,13 +17,11 @@ Value same_kind(Runtime& runtime, const Value& self, MarkedString text) {
 // ---- case
 
 template <Case kWanted>
-Value to_case_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const BoundArguments bound("case", arguments, {});
+Value to_case_method(Runtime& runtime, const Value& self, const BoundArguments&) {
   return same_kind(runtime, self, change_case(runtime, self.text(), kWanted));
 }
 
-Value capitalize_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const BoundArguments bound("capitalize", arguments, {});
+Value capitalize_method(Runtime& runtime, const Value& self, const BoundArguments&) {
   return same_kind(runtime, self, capitalize(runtime, self.text()));
 }
 
@@ -46,8 +43,7 @@ Value recase(Runtime& runtime, const Value& self, Wanted wanted) {
   return out.value(self.is_safe());
 }
 
-Value title_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const BoundArguments bound("title", arguments, {});
+Value title_method(Runtime& runtime, const Value& self, const BoundArguments&) {
   return recase(runtime, self,
                 [](char32_t, bool after) { return after ? Case::Lower : Case::Title; });
 }
@@ -55,29 +51,25 @@ Value title_method(Runtime& runtime, const Value& self, const Arguments& argumen
 // ---- strip, prefix, suffix, replace
 
 template <Side kSide>
-Value strip_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const BoundArguments bound("strip", arguments, {"chars"});
+Value strip_method(Runtime& runtime, const Value& self, const BoundArguments& bound) {
   runtime.meter.text(self.text().size());
   return same_kind(runtime, self, strip(runtime, self.text(), kSide, bound.text_or_null(0)));
 }
 
-Value removeprefix_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const BoundArguments bound("removeprefix", arguments, {"prefix"}, 1);
+Value removeprefix_method(Runtime& runtime, const Value& self, const BoundArguments& bound) {
   const MarkedString& prefix = bound.text(0);
   const bool found = self.view().starts_with(prefix.view());
   return found ? same_kind(runtime, self, self.text().substr(prefix.size())) : self;
 }
 
-Value removesuffix_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const BoundArguments bound("removesuffix", arguments, {"suffix"}, 1);
+Value removesuffix_method(Runtime& runtime, const Value& self, const BoundArguments& bound) {
   const MarkedString& suffix = bound.text(0);
   const bool found = self.view().ends_with(suffix.view());
   return found ? same_kind(runtime, self, self.text().substr(0, self.text().size() - suffix.size()))
                : self;
 }
 
-Value replace_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const BoundArguments bound("replace", arguments, {"old", "new", "count"}, 2);
+Value replace_method(Runtime& runtime, const Value& self, const BoundArguments& bound) {
   return same_kind(
       runtime, self,
       replace(runtime, self.text(), bound.text(0), bound.text(1), bound.integer_or(2, -1)));
@@ -105,8 +97,7 @@ Window window(const Value& self, const BoundArguments& bound) {
 }
 
 template <bool kFromEnd>
-std::int64_t find_in(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const BoundArguments bound("find", arguments, {"sub", "start", "end"}, 1);
+std::int64_t find_in(Runtime& runtime, const Value& self, const BoundArguments& bound) {
   runtime.meter.text(self.text().size());
   const Window range = window(self, bound);
   const std::string_view searched = self.view().substr(range.begin, range.end - range.begin);
@@ -118,19 +109,18 @@ std::int64_t find_in(Runtime& runtime, const Value& self, const Arguments& argum
 }
 
 template <bool kFromEnd>
-Value find_method_of(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  return Value::integer(find_in<kFromEnd>(runtime, self, arguments));
+Value find_method_of(Runtime& runtime, const Value& self, const BoundArguments& bound) {
+  return Value::integer(find_in<kFromEnd>(runtime, self, bound));
 }
 
 template <bool kFromEnd>
-Value index_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const std::int64_t found = find_in<kFromEnd>(runtime, self, arguments);
+Value index_method(Runtime& runtime, const Value& self, const BoundArguments& bound) {
+  const std::int64_t found = find_in<kFromEnd>(runtime, self, bound);
   if (found < 0) fail(Errc::BadInput, "substring not found");
   return Value::integer(found);
 }
 
-Value count_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const BoundArguments bound("count", arguments, {"sub", "start", "end"}, 1);
+Value count_method(Runtime& runtime, const Value& self, const BoundArguments& bound) {
   runtime.meter.text(self.text().size());
   const Window range = window(self, bound);
   const std::string_view searched = self.view().substr(range.begin, range.end - range.begin);
@@ -147,9 +137,7 @@ Value count_method(Runtime& runtime, const Value& self, const Arguments& argumen
 }
 
 template <bool kAtEnd>
-Value starts_or_ends(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const BoundArguments bound(kAtEnd ? "endswith" : "startswith", arguments,
-                             {"prefix", "start", "end"}, 1);
+Value starts_or_ends(Runtime& runtime, const Value& self, const BoundArguments& bound) {
   runtime.meter.step();
   const Window range = window(self, bound);
   const std::string_view text = self.view().substr(range.begin, range.end - range.begin);
@@ -169,7 +157,7 @@ Value starts_or_ends(Runtime& runtime, const Value& self, const Arguments& argum
 // ---- predicates
 
 template <bool (*kIs)(char32_t)>
-Value all_are(Runtime& runtime, const Value& self, const Arguments&) {
+Value all_are(Runtime& runtime, const Value& self, const BoundArguments&) {
   const std::string_view text = self.view();
   runtime.meter.text(text.size());
   for (std::size_t at = 0; at < text.size();) {
@@ -181,7 +169,7 @@ Value all_are(Runtime& runtime, const Value& self, const Arguments&) {
 }
 
 template <bool kUpper>
-Value is_in_case(Runtime& runtime, const Value& self, const Arguments&) {
+Value is_in_case(Runtime& runtime, const Value& self, const BoundArguments&) {
   const std::string_view text = self.view();
   runtime.meter.text(text.size());
   bool any = false;
@@ -198,8 +186,8 @@ Value is_in_case(Runtime& runtime, const Value& self, const Arguments&) {
 
 // ---- padding and formatting
 
-Value format_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  return brace_format(runtime, self, arguments);
+Value format_method(Runtime& runtime, const Value& self, const BoundArguments& bound) {
+  return brace_format(runtime, self, bound.all());
 }
 
 // ---- splitting and joining
@@ -241,34 +229,24 @@ class Splitter {
   }
 
   Value by_space() {
-    std::size_t at = skip(0, true);
+    std::size_t at = skip_spaces(text_.view(), 0);
     while (at < text_.size()) {
-      if (splits_left_ == 0) {
-        add(at, text_.size());
-        break;
-      }
-      const std::size_t end = skip(at, false);
+      std::size_t end = splits_left_ == 0 ? text_.size() : at;
+      while (end < text_.size() && !is_space_at(end)) end += decode(text_.bytes(), end).size;
       add(at, end);
-      at = skip(end, true);
+      at = skip_spaces(text_.view(), end);
     }
     return list();
   }
 
   Value by_space_from_end() {
-    std::size_t end = strip_end(text_.size());
+    std::size_t end = skip_spaces_back(text_.view(), text_.size());
     while (end > 0) {
-      if (splits_left_ == 0) {
-        add(0, end);
-        break;
-      }
-      std::size_t begin = end;
-      while (begin > 0) {
-        const CodePoint c = decode_before(text_.bytes(), begin);
-        if (c.valid && is_space(c.value)) break;
-        begin -= c.size;
-      }
+      std::size_t begin = splits_left_ == 0 ? 0 : end;
+      while (begin > 0 && skip_spaces_back(text_.view(), begin) == begin)
+        begin -= decode_before(text_.bytes(), begin).size;
       add(begin, end);
-      end = strip_end(begin);
+      end = skip_spaces_back(text_.view(), begin);
     }
     std::reverse(parts_.begin(), parts_.end());
     return list();
@@ -281,23 +259,7 @@ class Splitter {
   }
   Value list() { return runtime_.list(std::move(parts_)); }
 
-  // The end of the run of characters at `at` that are spaces, or that are not.
-  std::size_t skip(std::size_t at, bool spaces) const {
-    while (at < text_.size()) {
-      const CodePoint c = decode(text_.bytes(), at);
-      if ((c.valid && is_space(c.value)) != spaces) break;
-      at += c.size;
-    }
-    return at;
-  }
-  std::size_t strip_end(std::size_t end) const {
-    while (end > 0) {
-      const CodePoint c = decode_before(text_.bytes(), end);
-      if (!c.valid || !is_space(c.value)) break;
-      end -= c.size;
-    }
-    return end;
-  }
+  bool is_space_at(std::size_t at) const { return skip_spaces(text_.view(), at) > at; }
 
   Runtime& runtime_;
   const MarkedString& text_;
@@ -307,8 +269,7 @@ class Splitter {
 };
 
 template <bool kFromEnd>
-Value split_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const BoundArguments bound("split", arguments, {"sep", "maxsplit"});
+Value split_method(Runtime& runtime, const Value& self, const BoundArguments& bound) {
   Splitter splitter(runtime, self, bound.integer_or(1, -1));
   if (!bound.given(0)) return kFromEnd ? splitter.by_space_from_end() : splitter.by_space();
   const std::string& separator = bound.text(0).bytes();
@@ -316,8 +277,7 @@ Value split_method(Runtime& runtime, const Value& self, const Arguments& argumen
   return kFromEnd ? splitter.by_from_end(separator) : splitter.by(separator);
 }
 
-Value splitlines_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const BoundArguments bound("splitlines", arguments, {"keepends"});
+Value splitlines_method(Runtime& runtime, const Value& self, const BoundArguments& bound) {
   std::vector<Value> lines;
   for (MarkedString& line : split_lines(runtime, self.text(), bound.flag(0, false))) {
     lines.push_back(runtime.string(std::move(line), self.is_safe()));
@@ -326,8 +286,7 @@ Value splitlines_method(Runtime& runtime, const Value& self, const Arguments& ar
 }
 
 template <bool kFromEnd>
-Value partition_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const BoundArguments bound("partition", arguments, {"sep"}, 1);
+Value partition_method(Runtime& runtime, const Value& self, const BoundArguments& bound) {
   const MarkedString& text = self.text();
   const std::string& separator = bound.text(0).bytes();
   if (separator.empty()) fail(Errc::BadInput, "empty separator");
@@ -345,8 +304,7 @@ Value partition_method(Runtime& runtime, const Value& self, const Arguments& arg
                         runtime.string(text.substr(after), self.is_safe())});
 }
 
-Value join_method(Runtime& runtime, const Value& self, const Arguments& arguments) {
-  const BoundArguments bound("join", arguments, {"iterable"}, 1);
+Value join_method(Runtime& runtime, const Value& self, const BoundArguments& bound) {
   TextBuilder out(runtime);
   bool first = true;
   for (const Value& item : items_of(runtime, bound[0])) {
@@ -361,42 +319,42 @@ Value join_method(Runtime& runtime, const Value& self, const Arguments& argument
   return out.value(self.is_safe());
 }
 
-constexpr std::array<MethodEntry, 30> kStringMethods = {{
-    {"startswith", starts_or_ends<false>},
-    {"endswith", starts_or_ends<true>},
-    {"strip", strip_method<Side::Both>},
-    {"lstrip", strip_method<Side::Left>},
-    {"rstrip", strip_method<Side::Right>},
-    {"replace", replace_method},
+constexpr Builtin kStringMethods[] = {
+    {"startswith", starts_or_ends<false>, {{"prefix", "start", "end"}, 1}},
+    {"endswith", starts_or_ends<true>, {{"prefix", "start", "end"}, 1}},
+    {"strip", strip_method<Side::Both>, {{"chars"}}},
+    {"lstrip", strip_method<Side::Left>, {{"chars"}}},
+    {"rstrip", strip_method<Side::Right>, {{"chars"}}},
+    {"replace", replace_method, {{"old", "new", "count"}, 2}},
     {"lower", to_case_method<Case::Lower>},
     {"upper", to_case_method<Case::Upper>},
     {"capitalize", capitalize_method},
     {"title", title_method},
-    {"removeprefix", removeprefix_method},
-    {"removesuffix", removesuffix_method},
-    {"find", find_method_of<false>},
-    {"rfind", find_method_of<true>},
-    {"index", index_method<false>},
-    {"rindex", index_method<true>},
-    {"count", count_method},
-    {"isalpha", all_are<is_alpha>},
-    {"isalnum", all_are<is_alnum>},
-    {"isdigit", all_are<is_digit>},
-    {"isspace", all_are<is_space>},
-    {"islower", is_in_case<false>},
-    {"isupper", is_in_case<true>},
-    {"format", format_method},
-    {"split", split_method<false>},
-    {"rsplit", split_method<true>},
-    {"splitlines", splitlines_method},
-    {"partition", partition_method<false>},
-    {"rpartition", partition_method<true>},
-    {"join", join_method},
-}};
+    {"removeprefix", removeprefix_method, {{"prefix"}, 1}},
+    {"removesuffix", removesuffix_method, {{"suffix"}, 1}},
+    {"find", find_method_of<false>, {{"sub", "start", "end"}, 1}},
+    {"rfind", find_method_of<true>, {{"sub", "start", "end"}, 1}},
+    {"index", index_method<false>, {{"sub", "start", "end"}, 1}},
+    {"rindex", index_method<true>, {{"sub", "start", "end"}, 1}},
+    {"count", count_method, {{"sub", "start", "end"}, 1}},
+    {"isalpha", all_are<is_alpha>, kAnyArguments},
+    {"isalnum", all_are<is_alnum>, kAnyArguments},
+    {"isdigit", all_are<is_digit>, kAnyArguments},
+    {"isspace", all_are<is_space>, kAnyArguments},
+    {"islower", is_in_case<false>, kAnyArguments},
+    {"isupper", is_in_case<true>, kAnyArguments},
+    {"format", format_method, kAnyArguments},
+    {"split", split_method<false>, {{"sep", "maxsplit"}}},
+    {"rsplit", split_method<true>, {{"sep", "maxsplit"}}},
+    {"splitlines", splitlines_method, {{"keepends"}}},
+    {"partition", partition_method<false>, {{"sep"}, 1}},
+    {"rpartition", partition_method<true>, {{"sep"}, 1}},
+    {"join", join_method, {{"iterable"}, 1}},
+};
 
 }  // namespace
 
-std::span<const MethodEntry> string_methods() {
+std::span<const Builtin> string_methods() {
   return kStringMethods;
 }
 

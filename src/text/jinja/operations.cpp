@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <compare>
 #include <limits>
 #include <numeric>
 
@@ -14,25 +15,8 @@ namespace {
 
 // ---- arithmetic
 
-std::string_view symbol(BinaryOp op) {
-  switch (op) {
-    case BinaryOp::Add:
-      return "+";
-    case BinaryOp::Subtract:
-      return "-";
-    case BinaryOp::Multiply:
-      return "*";
-    case BinaryOp::Divide:
-      return "/";
-    case BinaryOp::FloorDivide:
-      return "//";
-    case BinaryOp::Modulo:
-      return "%";
-    case BinaryOp::Power:
-      return "**";
-  }
-  return "?";
-}
+// By BinaryOp.
+constexpr std::string_view kSymbols[] = {"+", "-", "*", "/", "//", "%", "**"};
 
 [[noreturn]] void overflow() {
   fail(Errc::LimitExceeded, "an integer of the template does not fit in 64 bits");
@@ -164,10 +148,6 @@ Value add_strings(Runtime& runtime, const Value& left, const Value& right) {
   return sum.value(safe);
 }
 
-Value sequence_of(Runtime& runtime, Kind kind, std::vector<Value> items) {
-  return kind == Kind::List ? runtime.list(std::move(items)) : runtime.tuple(std::move(items));
-}
-
 Value add_sequences(Runtime& runtime, const Value& left, const Value& right) {
   const auto& a = left.as<SequenceObject>().items;
   const auto& b = right.as<SequenceObject>().items;
@@ -175,7 +155,7 @@ Value add_sequences(Runtime& runtime, const Value& left, const Value& right) {
   items.reserve(a.size() + b.size());
   items.insert(items.end(), a.begin(), a.end());
   items.insert(items.end(), b.begin(), b.end());
-  return sequence_of(runtime, left.kind(), std::move(items));
+  return runtime.sequence(left.kind(), std::move(items));
 }
 
 Value repeat(Runtime& runtime, const Value& what, std::int64_t times) {
@@ -199,7 +179,7 @@ Value repeat(Runtime& runtime, const Value& what, std::int64_t times) {
     runtime.meter.step(source.size());
     items.insert(items.end(), source.begin(), source.end());
   }
-  return sequence_of(runtime, what.kind(), std::move(items));
+  return runtime.sequence(what.kind(), std::move(items));
 }
 
 [[noreturn]] void unsupported_operands(BinaryOp op, const Value& left, const Value& right) {
@@ -207,24 +187,20 @@ Value repeat(Runtime& runtime, const Value& what, std::int64_t times) {
     fail(Errc::BadInput, "can only concatenate {} (not \"{}\") to {}", type_name(left),
          type_name(right), type_name(left));
   }
-  fail(Errc::BadInput, "unsupported operand type(s) for {}: '{}' and '{}'", symbol(op),
-       type_name(left), type_name(right));
+  fail(Errc::BadInput, "unsupported operand type(s) for {}: '{}' and '{}'",
+       kSymbols[static_cast<std::size_t>(op)], type_name(left), type_name(right));
 }
 
 // ---- comparison
 
-enum class Order { Less, Equal, Greater, Unordered };
-
-template <class T>
-Order order_of(const T& a, const T& b) {
-  if (a < b) return Order::Less;
-  if (b < a) return Order::Greater;
-  return a == b ? Order::Equal : Order::Unordered;
-}
-
 bool equal_items(Runtime& runtime, const std::vector<Value>& a, const std::vector<Value>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [&](const Value& x, const Value& y) { return equal(runtime, x, y); });
+}
+
+bool has_item(Runtime& runtime, const std::vector<Value>& items, const Value& item) {
+  return std::any_of(items.begin(), items.end(),
+                     [&](const Value& other) { return equal(runtime, other, item); });
 }
 
 bool equal_dicts(Runtime& runtime, const DictObject& a, const DictObject& b) {
@@ -236,16 +212,17 @@ bool equal_dicts(Runtime& runtime, const DictObject& a, const DictObject& b) {
 }
 
 // The order of two values that Python can order, with `op` for the message when it cannot.
-Order order(Runtime& runtime, const Value& left, const Value& right, std::string_view op) {
+std::partial_ordering order(Runtime& runtime, const Value& left, const Value& right,
+                            std::string_view op) {
   const DepthGuard guard(runtime.meter);
   runtime.meter.step();
   require_defined(left);
   require_defined(right);
-  if (left.is_integral() && right.is_integral()) return order_of(left.as_int(), right.as_int());
-  if (left.is_number() && right.is_number()) return order_of(left.as_real(), right.as_real());
+  if (left.is_integral() && right.is_integral()) return left.as_int() <=> right.as_int();
+  if (left.is_number() && right.is_number()) return left.as_real() <=> right.as_real();
   if (left.is_string() && right.is_string()) {
     runtime.meter.text(std::min(left.text().size(), right.text().size()));
-    return order_of(left.view(), right.view());
+    return left.view() <=> right.view();
   }
   if (left.is_sequence() && left.kind() == right.kind()) {
     const auto& a = left.as<SequenceObject>().items;
@@ -253,7 +230,7 @@ Order order(Runtime& runtime, const Value& left, const Value& right, std::string
     for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
       if (!equal(runtime, a[i], b[i])) return order(runtime, a[i], b[i], op);
     }
-    return order_of(a.size(), b.size());
+    return a.size() <=> b.size();
   }
   fail(Errc::BadInput, "'{}' not supported between instances of '{}' and '{}'", op, type_name(left),
        type_name(right));
@@ -334,7 +311,7 @@ bool equal(Runtime& runtime, const Value& left, const Value& right) {
 }
 
 bool less(Runtime& runtime, const Value& left, const Value& right) {
-  return order(runtime, left, right, "<") == Order::Less;
+  return std::is_lt(order(runtime, left, right, "<"));
 }
 
 bool compare(Runtime& runtime, CompareOp op, const Value& left, const Value& right) {
@@ -346,15 +323,11 @@ bool compare(Runtime& runtime, CompareOp op, const Value& left, const Value& rig
     case CompareOp::Less:
       return less(runtime, left, right);
     case CompareOp::Greater:
-      return order(runtime, left, right, ">") == Order::Greater;
-    case CompareOp::LessEqual: {
-      const Order result = order(runtime, left, right, "<=");
-      return result == Order::Less || result == Order::Equal;
-    }
-    case CompareOp::GreaterEqual: {
-      const Order result = order(runtime, left, right, ">=");
-      return result == Order::Greater || result == Order::Equal;
-    }
+      return std::is_gt(order(runtime, left, right, ">"));
+    case CompareOp::LessEqual:
+      return std::is_lteq(order(runtime, left, right, "<="));
+    case CompareOp::GreaterEqual:
+      return std::is_gteq(order(runtime, left, right, ">="));
     case CompareOp::In:
       return contains(runtime, right, left);
     case CompareOp::NotIn:
@@ -374,19 +347,13 @@ bool contains(Runtime& runtime, const Value& container, const Value& item) {
     case Kind::Dict:
       return container.as<DictObject>().find(item) != nullptr;
     case Kind::List:
-    case Kind::Tuple: {
-      const auto& items = container.as<SequenceObject>().items;
-      return std::any_of(items.begin(), items.end(),
-                         [&](const Value& other) { return equal(runtime, other, item); });
-    }
-    default: {
+    case Kind::Tuple:
+      return has_item(runtime, container.as<SequenceObject>().items, item);
+    default:
       if (!is_iterable(container)) {
         fail(Errc::BadInput, "argument of type '{}' is not iterable", type_name(container));
       }
-      const std::vector<Value> items = items_of(runtime, container);
-      return std::any_of(items.begin(), items.end(),
-                         [&](const Value& other) { return equal(runtime, other, item); });
-    }
+      return has_item(runtime, items_of(runtime, container), item);
   }
 }
 

@@ -66,6 +66,13 @@ void Parser::syntax_error(const std::string& what) const {
   fail(Errc::BadInput, "{}:{}: {}", tree_.name, current().line, what);
 }
 
+std::optional<Value> Parser::constant_of(std::string_view name) {
+  if (name == "true" || name == "True") return Value::boolean(true);
+  if (name == "false" || name == "False") return Value::boolean(false);
+  if (name == "none" || name == "None") return Value::none();
+  return std::nullopt;
+}
+
 NameId Parser::intern(const std::string& name) {
   const auto [place, added] = name_ids_.emplace(name, tree_.names.size());
   if (added) tree_.names.push_back(name);
@@ -298,11 +305,7 @@ Target Parser::parse_target_item() {
     return inner;
   }
   const std::string name = expect_name();
-  static constexpr std::array<std::string_view, 6> kConstants = {"true",  "True", "false",
-                                                                 "False", "none", "None"};
-  if (std::find(kConstants.begin(), kConstants.end(), name) != kConstants.end()) {
-    syntax_error(fmt::format("cannot assign to '{}'", name));
-  }
+  if (constant_of(name)) syntax_error(fmt::format("cannot assign to '{}'", name));
   return {intern(name)};
 }
 

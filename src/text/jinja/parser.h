@@ -4,6 +4,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -49,12 +50,16 @@ class Parser {
   ExprPtr parse_and();
   ExprPtr parse_not();
   ExprPtr parse_compare();
-  bool take_compare_op(CompareOp& op);
+  template <class Node, class Op>
+  ExprPtr parse_left_to_right(std::initializer_list<std::pair<std::string_view, Op>> ops,
+                              ExprPtr (Parser::*parse_operand)());
+  std::optional<CompareOp> take_compare_op();
   ExprPtr parse_sum();
   ExprPtr parse_concat();
   ExprPtr parse_product();
   ExprPtr parse_power();
-  ExprPtr parse_unary(bool with_filters);
+  ExprPtr parse_filtered();
+  ExprPtr parse_unary();
   ExprPtr parse_primary();
   ExprPtr parse_name();
   ExprPtr parse_list();
@@ -83,6 +88,7 @@ class Parser {
   std::string expect_name();
   void expect(TokenType type, std::string_view what);
   [[noreturn]] void syntax_error(const std::string& what) const;
+  static std::optional<Value> constant_of(std::string_view name);
   NameId intern(const std::string& name);
 
   class Nesting;

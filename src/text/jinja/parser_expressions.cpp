@@ -120,24 +120,28 @@ ExprPtr Parser::parse_expression() {
   return expr;
 }
 
-ExprPtr Parser::parse_or() {
-  ExprPtr left = parse_and();
-  while (current().is_name("or")) {
+// Operators of one precedence, which group to the left. The words "and" and "or" are names.
+template <class Node, class Op>
+ExprPtr Parser::parse_left_to_right(std::initializer_list<std::pair<std::string_view, Op>> ops,
+                                    ExprPtr (Parser::*parse_operand)()) {
+  ExprPtr left = (this->*parse_operand)();
+  while (true) {
+    const auto* const op = std::find_if(ops.begin(), ops.end(), [&](const auto& entry) {
+      return current().is_operator(entry.first) || current().is_name(entry.first);
+    });
+    if (op == ops.end()) return left;
     const int line = take().line;
-    ExprPtr right = parse_and();
-    left = make(line, LogicalExpr{LogicalOp::Or, std::move(left), std::move(right)});
+    ExprPtr right = (this->*parse_operand)();
+    left = make(line, Node{op->second, std::move(left), std::move(right)});
   }
-  return left;
+}
+
+ExprPtr Parser::parse_or() {
+  return parse_left_to_right<LogicalExpr, LogicalOp>({{"or", LogicalOp::Or}}, &Parser::parse_and);
 }
 
 ExprPtr Parser::parse_and() {
-  ExprPtr left = parse_not();
-  while (current().is_name("and")) {
-    const int line = take().line;
-    ExprPtr right = parse_not();
-    left = make(line, LogicalExpr{LogicalOp::And, std::move(left), std::move(right)});
-  }
-  return left;
+  return parse_left_to_right<LogicalExpr, LogicalOp>({{"and", LogicalOp::And}}, &Parser::parse_not);
 }
 
 ExprPtr Parser::parse_not() {
@@ -147,49 +151,33 @@ ExprPtr Parser::parse_not() {
   return make(line, UnaryExpr{UnaryOp::Not, parse_not()});
 }
 
-bool Parser::take_compare_op(CompareOp& op) {
+std::optional<CompareOp> Parser::take_compare_op() {
   static constexpr std::pair<std::string_view, CompareOp> kOps[] = {
       {"==", CompareOp::Equal},     {"!=", CompareOp::NotEqual}, {"<", CompareOp::Less},
       {"<=", CompareOp::LessEqual}, {">", CompareOp::Greater},   {">=", CompareOp::GreaterEqual},
   };
   for (const auto& [text, found] : kOps) {
-    if (take_operator(text)) {
-      op = found;
-      return true;
-    }
+    if (take_operator(text)) return found;
   }
-  if (take_name("in")) {
-    op = CompareOp::In;
-    return true;
-  }
-  if (current().is_name("not") && next().is_name("in")) {
-    take();
-    take();
-    op = CompareOp::NotIn;
-    return true;
-  }
-  return false;
+  if (take_name("in")) return CompareOp::In;
+  if (!current().is_name("not") || !next().is_name("in")) return std::nullopt;
+  take();
+  take();
+  return CompareOp::NotIn;
 }
 
 ExprPtr Parser::parse_compare() {
   const int line = current().line;
   ExprPtr first = parse_sum();
   std::vector<std::pair<CompareOp, ExprPtr>> rest;
-  CompareOp op{};
-  while (take_compare_op(op)) rest.emplace_back(op, parse_sum());
+  while (const auto op = take_compare_op()) rest.emplace_back(*op, parse_sum());
   if (rest.empty()) return first;
   return make(line, CompareExpr{std::move(first), std::move(rest)});
 }
 
 ExprPtr Parser::parse_sum() {
-  ExprPtr left = parse_concat();
-  while (current().is_operator("+") || current().is_operator("-")) {
-    const Token token = take();
-    const BinaryOp op = token.text == "+" ? BinaryOp::Add : BinaryOp::Subtract;
-    ExprPtr right = parse_concat();
-    left = make(token.line, BinaryExpr{op, std::move(left), std::move(right)});
-  }
-  return left;
+  return parse_left_to_right<BinaryExpr, BinaryOp>(
+      {{"+", BinaryOp::Add}, {"-", BinaryOp::Subtract}}, &Parser::parse_concat);
 }
 
 ExprPtr Parser::parse_concat() {
@@ -203,48 +191,30 @@ ExprPtr Parser::parse_concat() {
 }
 
 ExprPtr Parser::parse_product() {
-  static constexpr std::pair<std::string_view, BinaryOp> kOps[] = {
-      {"*", BinaryOp::Multiply},
-      {"/", BinaryOp::Divide},
-      {"//", BinaryOp::FloorDivide},
-      {"%", BinaryOp::Modulo},
-  };
-  ExprPtr left = parse_power();
-  while (current().type == TokenType::Operator) {
-    const auto* const op = std::find_if(std::begin(kOps), std::end(kOps), [&](const auto& entry) {
-      return entry.first == current().text;
-    });
-    if (op == std::end(kOps)) break;
-    const int line = take().line;
-    ExprPtr right = parse_power();
-    left = make(line, BinaryExpr{op->second, std::move(left), std::move(right)});
-  }
-  return left;
+  return parse_left_to_right<BinaryExpr, BinaryOp>({{"*", BinaryOp::Multiply},
+                                                    {"/", BinaryOp::Divide},
+                                                    {"//", BinaryOp::FloorDivide},
+                                                    {"%", BinaryOp::Modulo}},
+                                                   &Parser::parse_power);
 }
 
 ExprPtr Parser::parse_power() {
-  ExprPtr left = parse_unary(true);
-  while (current().is_operator("**")) {
-    const int line = take().line;
-    ExprPtr right = parse_unary(true);
-    left = make(line, BinaryExpr{BinaryOp::Power, std::move(left), std::move(right)});
-  }
-  return left;
+  return parse_left_to_right<BinaryExpr, BinaryOp>({{"**", BinaryOp::Power}},
+                                                   &Parser::parse_filtered);
 }
 
-ExprPtr Parser::parse_unary(bool with_filters) {
+ExprPtr Parser::parse_filtered() {
   const Nesting nesting(*this);
-  const int line = current().line;
-  ExprPtr expr;
-  if (take_operator("-")) {
-    expr = make(line, UnaryExpr{UnaryOp::Negate, parse_unary(false)});
-  } else if (take_operator("+")) {
-    expr = make(line, UnaryExpr{UnaryOp::Plus, parse_unary(false)});
-  } else {
-    expr = parse_primary();
-  }
-  expr = parse_postfix(std::move(expr));
-  return with_filters ? parse_filters_and_tests(std::move(expr)) : std::move(expr);
+  return parse_filters_and_tests(parse_unary());
+}
+
+ExprPtr Parser::parse_unary() {
+  if (!current().is_operator("-") && !current().is_operator("+"))
+    return parse_postfix(parse_primary());
+  const Nesting nesting(*this);
+  const Token sign = take();
+  const UnaryOp op = sign.text == "-" ? UnaryOp::Negate : UnaryOp::Plus;
+  return parse_postfix(make(sign.line, UnaryExpr{op, parse_unary()}));
 }
 
 ExprPtr Parser::parse_primary() {
@@ -278,11 +248,7 @@ ExprPtr Parser::parse_primary() {
 ExprPtr Parser::parse_name() {
   const Token token = take();
   const std::string& name = token.text;
-  if (name == "true" || name == "True") return make(token.line, LiteralExpr{Value::boolean(true)});
-  if (name == "false" || name == "False") {
-    return make(token.line, LiteralExpr{Value::boolean(false)});
-  }
-  if (name == "none" || name == "None") return make(token.line, LiteralExpr{Value::none()});
+  if (const auto constant = constant_of(name)) return make(token.line, LiteralExpr{*constant});
   for (MacroDefinition* macro : macros_) {
     macro->uses_caller |= name == "caller";
     macro->uses_varargs |= name == "varargs";

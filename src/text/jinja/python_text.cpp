@@ -1,5 +1,6 @@
 #include "text/jinja/python_text.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -117,17 +118,14 @@ class ReprWriter {
 };
 
 bool any_data(Runtime& runtime, const std::vector<Value>& items) {
-  for (const Value& item : items) {
-    if (holds_data(runtime, item)) return true;
-  }
-  return false;
+  return std::any_of(items.begin(), items.end(),
+                     [&](const Value& item) { return holds_data(runtime, item); });
 }
 
 bool any_data(Runtime& runtime, const DictObject& dict) {
-  for (const auto& [key, value] : dict.entries()) {
-    if (holds_data(runtime, key) || holds_data(runtime, value)) return true;
-  }
-  return false;
+  return std::any_of(dict.entries().begin(), dict.entries().end(), [&](const auto& entry) {
+    return holds_data(runtime, entry.first) || holds_data(runtime, entry.second);
+  });
 }
 
 // ---- JSON
@@ -261,30 +259,10 @@ class JsonWriter {
   }
 
   void append_character(std::string& quoted, std::string_view bytes, const CodePoint& c) const {
-    switch (c.value) {
-      case U'"':
-        quoted += "\\\"";
-        return;
-      case U'\\':
-        quoted += "\\\\";
-        return;
-      case U'\n':
-        quoted += "\\n";
-        return;
-      case U'\r':
-        quoted += "\\r";
-        return;
-      case U'\t':
-        quoted += "\\t";
-        return;
-      case U'\f':
-        quoted += "\\f";
-        return;
-      case U'\b':
-        quoted += "\\b";
-        return;
-      default:
-        break;
+    constexpr std::u32string_view kShort = U"\"\\\n\r\t\f\b";
+    if (const std::size_t at = kShort.find(c.value); at != std::u32string_view::npos) {
+      quoted += {'\\', "\"\\nrtfb"[at]};
+      return;
     }
     const auto code = static_cast<std::uint32_t>(c.value);
     if (code < 0x20 || (style_.ensure_ascii && code >= 0x7F && code < 0x10000)) {
@@ -341,15 +319,11 @@ std::string string_repr(std::string_view text) {
   std::string result(1, quote);
   for (std::size_t at = 0; at < text.size();) {
     const CodePoint c = decode(text, at);
+    constexpr std::u32string_view kShort = U"\n\r\t";
     if (c.value == static_cast<char32_t>(quote) || c.value == U'\\') {
-      result += '\\';
-      result += static_cast<char>(c.value);
-    } else if (c.value == U'\n') {
-      result += "\\n";
-    } else if (c.value == U'\r') {
-      result += "\\r";
-    } else if (c.value == U'\t') {
-      result += "\\t";
+      result += {'\\', static_cast<char>(c.value)};
+    } else if (const std::size_t found = kShort.find(c.value); found != kShort.npos) {
+      result += {'\\', "nrt"[found]};
     } else if (c.valid && is_printable(c.value)) {
       result += text.substr(at, c.size);
     } else if (c.value < 0x100) {
@@ -401,30 +375,12 @@ MarkedString to_repr(Runtime& runtime, const Value& value) {
 MarkedString html_escape(Runtime& runtime, const MarkedString& text) {
   TextBuilder out(runtime);
   std::size_t plain = 0;
-  for (std::size_t at = 0; at < text.size(); ++at) {
-    std::string_view entity;
-    switch (text.bytes()[at]) {
-      case '&':
-        entity = "&amp;";
-        break;
-      case '<':
-        entity = "&lt;";
-        break;
-      case '>':
-        entity = "&gt;";
-        break;
-      case '\'':
-        entity = "&#39;";
-        break;
-      case '"':
-        entity = "&#34;";
-        break;
-      default:
-        continue;
-    }
+  constexpr std::string_view kSpecial = "&<>'\"";
+  constexpr std::string_view kEntities[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
+  for (std::size_t at = 0; (at = text.view().find_first_of(kSpecial, at)) != std::string::npos;) {
     out.append(text, plain, at);
-    out.append(entity, text.origin_at(at));
-    plain = at + 1;
+    out.append(kEntities[kSpecial.find(text.bytes()[at])], text.origin_at(at));
+    plain = ++at;
   }
   out.append(text, plain, text.size());
   return out.take();

@@ -17,14 +17,9 @@ Value Runtime::string(MarkedString text, bool safe) {
       std::make_shared<const StringObject>(StringObject{std::move(text), safe, std::move(charge)}));
 }
 
-Value Runtime::list(std::vector<Value> items) {
+Value Runtime::sequence(Kind kind, std::vector<Value> items) {
   meter.step(4 + items.size());
-  return Value::object(Kind::List, heap.make<SequenceObject>(meter, std::move(items)));
-}
-
-Value Runtime::tuple(std::vector<Value> items) {
-  meter.step(4 + items.size());
-  return Value::object(Kind::Tuple, heap.make<SequenceObject>(meter, std::move(items)));
+  return Value::object(kind, heap.make<SequenceObject>(meter, std::move(items)));
 }
 
 Value Runtime::iterator(std::vector<Value> items) {

@@ -32,8 +32,9 @@ class Runtime {
   Value string(std::string_view bytes, Origin origin = Origin::Markup) {
     return string(MarkedString(std::string(bytes), origin));
   }
-  Value list(std::vector<Value> items);
-  Value tuple(std::vector<Value> items);
+  Value sequence(Kind kind, std::vector<Value> items);  // List or Tuple
+  Value list(std::vector<Value> items) { return sequence(Kind::List, std::move(items)); }
+  Value tuple(std::vector<Value> items) { return sequence(Kind::Tuple, std::move(items)); }
   Value iterator(std::vector<Value> items);
   Ref<DictObject> new_dict() { return heap.make<DictObject>(meter); }
   Value function(std::string name, FunctionObject::Body body);

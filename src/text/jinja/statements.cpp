@@ -53,16 +53,16 @@ Ref<LoopObject> Evaluator::make_loop(const ForStatement& node, const Value& iter
   loop->depth0 = depth0;
   if (node.filter) {
     loop->accept = [this, &node, outer = scope_](const Value& item) {
-      const ScopeGuard scope(*this, runtime_.heap.make<Scope>(runtime_.meter, outer));
+      const Temporarily scope(scope_, runtime_.heap.make<Scope>(runtime_.meter, outer));
       assign(node.target, item);
       return truthy(eval(*node.filter));
     };
   }
   if (node.recursive) {
     loop->recurse = [this, &node, outer = scope_](const Value& items, int depth) {
-      const ScopeGuard scope(*this, outer);
+      const Temporarily scope(scope_, outer);
       TextBuilder output(runtime_);
-      const OutputGuard guard(*this, output);
+      const Temporarily guard(output_, &output);
       run_loop(node, items, depth);
       return output.value();
     };
@@ -77,7 +77,7 @@ Evaluator::Flow Evaluator::run_loop(const ForStatement& node, const Value& itera
   bool completed = false;
   while (loop->advance()) {
     runtime_.meter.step();
-    const ScopeGuard scope(*this, new_scope());
+    const Temporarily scope(scope_, new_scope());
     scope_->set(tree_.loop, loop_variable);
     assign(node.target, loop->current());
     const Flow flow = exec(node.body);
@@ -86,7 +86,7 @@ Evaluator::Flow Evaluator::run_loop(const ForStatement& node, const Value& itera
   }
   loop->drop_children();
   if (completed || node.otherwise.empty()) return Flow::Normal;
-  const ScopeGuard scope(*this, new_scope());
+  const Temporarily scope(scope_, new_scope());
   return exec(node.otherwise);
 }
 
@@ -99,19 +99,17 @@ Evaluator::Flow Evaluator::exec_node(const SetStatement& node) {
 
 // Text that a break or continue left behind is dropped, as is what would have been done with it.
 Evaluator::Flow Evaluator::capture(const Block& block, Value& text) {
-  const ScopeGuard scope(*this, new_scope());
+  const Temporarily scope(scope_, new_scope());
   TextBuilder output(runtime_);
-  const OutputGuard guard(*this, output);
+  const Temporarily guard(output_, &output);
   const Flow flow = exec(block);
   text = output.value();
   return flow;
 }
 
 Value Evaluator::filter_captured(const ExprPtr& filter, const Value& captured) {
-  const Value* const outer = std::exchange(filter_input_, &captured);
-  Value result = eval(*filter);
-  filter_input_ = outer;
-  return result;
+  const Temporarily input(filter_input_, &captured);
+  return eval(*filter);
 }
 
 Evaluator::Flow Evaluator::exec_node(const SetBlockStatement& node) {
@@ -149,15 +147,15 @@ Evaluator::Flow Evaluator::exec_node(const WithStatement& node) {
   const Ref<Scope> inner = new_scope();
   for (const auto& [target, expr] : node.bindings) {
     const Value value = eval(*expr);
-    const ScopeGuard scope(*this, inner);
+    const Temporarily scope(scope_, inner);
     assign(target, value);
   }
-  const ScopeGuard scope(*this, inner);
+  const Temporarily scope(scope_, inner);
   return exec(node.body);
 }
 
 Evaluator::Flow Evaluator::exec_node(const ScopeStatement& node) {
-  const ScopeGuard scope(*this, new_scope());
+  const Temporarily scope(scope_, new_scope());
   return exec(node.body);
 }
 

@@ -74,17 +74,27 @@ bool is_space(char32_t c) {
          c == 0x205F || c == 0x3000;
 }
 
-bool is_alpha(char32_t c) {
-  switch (category(c)) {
-    case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LL:
-    case UTF8PROC_CATEGORY_LT:
-    case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO:
-      return true;
-    default:
-      return false;
+std::size_t skip_spaces(std::string_view text, std::size_t at) {
+  while (at < text.size()) {
+    const CodePoint c = decode(text, at);
+    if (!c.valid || !is_space(c.value)) break;
+    at += c.size;
   }
+  return at;
+}
+
+std::size_t skip_spaces_back(std::string_view text, std::size_t end) {
+  while (end > 0) {
+    const CodePoint c = decode_before(text, end);
+    if (!c.valid || !is_space(c.value)) break;
+    end -= c.size;
+  }
+  return end;
+}
+
+bool is_alpha(char32_t c) {
+  const utf8proc_category_t kind = category(c);
+  return kind >= UTF8PROC_CATEGORY_LU && kind <= UTF8PROC_CATEGORY_LO;
 }
 
 bool is_digit(char32_t c) {
@@ -112,20 +122,9 @@ bool is_title(char32_t c) {
 }
 
 bool is_printable(char32_t c) {
-  switch (category(c)) {
-    case UTF8PROC_CATEGORY_CC:
-    case UTF8PROC_CATEGORY_CF:
-    case UTF8PROC_CATEGORY_CS:
-    case UTF8PROC_CATEGORY_CO:
-    case UTF8PROC_CATEGORY_CN:
-    case UTF8PROC_CATEGORY_ZL:
-    case UTF8PROC_CATEGORY_ZP:
-      return false;
-    case UTF8PROC_CATEGORY_ZS:
-      return c == U' ';
-    default:
-      return true;
-  }
+  // Separators and others, which surround the rest.
+  const utf8proc_category_t kind = category(c);
+  return c == U' ' || (kind > UTF8PROC_CATEGORY_CN && kind < UTF8PROC_CATEGORY_ZS);
 }
 
 std::string to_case(char32_t c, Case wanted) {

@@ -24,6 +24,9 @@ std::size_t count_characters(std::string_view text);
 std::size_t byte_of_character(std::string_view text, std::size_t index);
 
 bool is_space(char32_t c);  // str.isspace, and \s of Python's re
+// Where the whitespace at byte `at` ends, and where that before byte `end` begins.
+std::size_t skip_spaces(std::string_view text, std::size_t at);
+std::size_t skip_spaces_back(std::string_view text, std::size_t end);
 bool is_alpha(char32_t c);
 bool is_digit(char32_t c);
 bool is_alnum(char32_t c);

@@ -67,67 +67,19 @@ std::string_view Value::hint() const {
 
 bool Value::same_as(const Value& other) const {
   if (kind_ != other.kind_) return false;
-  switch (kind_) {
-    case Kind::None:
-      return true;
-    case Kind::Bool:
-      return as_bool() == other.as_bool();
-    case Kind::Int:
-      return as_int() == other.as_int();
-    case Kind::Float:
-      return as_real() == other.as_real();
-    case Kind::Undefined:
-      return false;
-    case Kind::String:
-      return view() == other.view();
-    default:
-      break;
-  }
-  return object_.get() == other.object_.get();
+  if (is_none() || is_number() || is_string()) return equal_keys(*this, other);
+  return !is_undefined() && object_.get() == other.object_.get();
 }
 
 std::string_view type_name(const Value& value) {
-  switch (value.kind()) {
-    case Kind::Undefined:
-      return "Undefined";
-    case Kind::None:
-      return "NoneType";
-    case Kind::Bool:
-      return "bool";
-    case Kind::Int:
-      return "int";
-    case Kind::Float:
-      return "float";
-    case Kind::String:
-      return value.is_safe() ? "Markup" : "str";
-    case Kind::List:
-      return "list";
-    case Kind::Tuple:
-      return "tuple";
-    case Kind::Dict:
-      return "dict";
-    case Kind::View:
-      switch (value.as<ViewObject>().what) {
-        case ViewObject::What::Keys:
-          return "dict_keys";
-        case ViewObject::What::Values:
-          return "dict_values";
-        case ViewObject::What::Items:
-          return "dict_items";
-      }
-      break;
-    case Kind::Range:
-      return "range";
-    case Kind::Iterator:
-      return "generator";
-    case Kind::Namespace:
-      return "Namespace";
-    case Kind::Function:
-      return "function";
-    case Kind::Loop:
-      return "LoopContext";
-  }
-  return "object";
+  constexpr std::string_view kViews[] = {"dict_keys", "dict_values", "dict_items"};
+  constexpr std::string_view kNames[] = {
+      "Undefined", "NoneType", "bool",  "int",       "float",     "str",      "list",       "tuple",
+      "dict",      "view",     "range", "generator", "Namespace", "function", "LoopContext"};
+  static_assert(std::size(kNames) == static_cast<std::size_t>(Kind::Loop) + 1);
+  if (value.is_safe()) return "Markup";
+  if (value.is(Kind::View)) return kViews[static_cast<std::size_t>(value.as<ViewObject>().what)];
+  return kNames[static_cast<std::size_t>(value.kind())];
 }
 
 bool truthy(const Value& value) {

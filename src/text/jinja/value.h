@@ -20,7 +20,6 @@
 #include "text/jinja/heap.h"
 #include "text/jinja/marked_string.h"
 #include "text/jinja/meter.h"
-#include "text/jinja/value.h"
 
 namespace moeflux::jinja {
 

@@ -66,7 +66,7 @@ TEST(PrefixStoreScanTest, WhatCannotBeUsedGoesFirst) {
   EXPECT_EQ(victims(files, 40), (Keys{3, 2, 4, 1}));
 }
 
-// A chain that is being completed is not given up, nor what leads to it.
+// A chain that is being completed is not evicted, nor what leads to it.
 TEST(PrefixStoreScanTest, WhatIsInUseStays) {
   const std::vector<PrefixFile> files = {
       file(PrefixPart::Kv, 16, kRoot, 1, kInUse), file(PrefixPart::State, 40, 2, 3, kInUse),

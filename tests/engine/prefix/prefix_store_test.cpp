@@ -116,7 +116,7 @@ TEST_F(PrefixStoreTest, WhatIsTooLargeIsNotKeptAndSaidOnce) {
   EXPECT_TRUE(fixture.put(tokens(1)));
   EXPECT_FALSE(fixture.put(tokens(2), 5000));
   EXPECT_NE(fixture.store.warning().find("2.9 KiB"), std::string::npos) << fixture.store.warning();
-  EXPECT_TRUE(fixture.get(tokens(1)));  // nothing was given up for it
+  EXPECT_TRUE(fixture.get(tokens(1)));  // nothing was evicted for it
 }
 
 TEST_F(PrefixStoreTest, NeverMoreThanATenthOfWhatIsFree) {

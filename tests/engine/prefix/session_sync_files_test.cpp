@@ -81,8 +81,8 @@ TEST_F(SessionSyncFilesTest, RowsOfTheMtpHead) {
   Process process("models/demo", directory_.path(), options);
   const std::vector<TokenId> tokens = process.tokens(60);
   const auto rows = [](const Session& session, std::int64_t n) {
-    std::vector<std::byte> bytes(mtp_image_bytes(session, n));
-    export_mtp(session, 0, n, bytes);
+    std::vector<std::byte> bytes(rows_image_bytes(mtp_caches(session), n));
+    export_rows(session.backend(), mtp_caches(session), 0, n, bytes);
     return bytes;
   };
   Session first = process.engine.new_session();

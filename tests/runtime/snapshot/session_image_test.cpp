@@ -15,23 +15,23 @@ TEST(SessionImage, SizesAreThoseOfTheStates) {
   SmallModel model;
   const Session session = model.empty();
   // Two full layers, keys and values of 2 x 40; four linear ones.
-  EXPECT_EQ(kv_image_bytes(session, 7), 7u * 2 * 2 * 2 * 40 * 4);
-  EXPECT_EQ(mtp_image_bytes(session, 7), 7u * 2 * 2 * 40 * 4);
+  EXPECT_EQ(rows_image_bytes(kv_caches(session), 7), 7u * 2 * 2 * 2 * 40 * 4);
+  EXPECT_EQ(rows_image_bytes(mtp_caches(session), 7), 7u * 2 * 2 * 40 * 4);
   EXPECT_EQ(recurrent_image_bytes(session), 4u * (3 * 16 + 2 * 3 * 5) * 4);
   EXPECT_EQ(recurrent_image_bytes(session), Session::recurrent_bytes(model.config));
 
   SmallModel q8(test::mla_config(), KvType::Q8);
   const Session latent = q8.empty();
-  EXPECT_EQ(kv_image_bytes(latent, 7), 7u * 2 * (39 + 2 * 2));
-  EXPECT_EQ(mtp_image_bytes(latent, 7), 0u);
+  EXPECT_EQ(rows_image_bytes(kv_caches(latent), 7), 7u * 2 * (39 + 2 * 2));
+  EXPECT_EQ(rows_image_bytes(mtp_caches(latent), 7), 0u);
   EXPECT_EQ(recurrent_image_bytes(latent), 0u);
 }
 
 TEST(SessionImage, LayersFollowEachOther) {
   SmallModel model;
   const Session session = model.filled(20);
-  Bytes all(kv_image_bytes(session, 4));
-  export_kv(session, 3, 4, all);
+  Bytes all(rows_image_bytes(kv_caches(session), 4));
+  export_rows(session.backend(), kv_caches(session), 3, 4, all);
   const Bytes::const_iterator at = all.begin();
   const std::size_t each = all.size() / 4;
   const auto caches = kv_caches(session);
@@ -50,8 +50,8 @@ TEST(SessionImage, IsLosslessForEveryType) {
       const Session from = model.filled(37);
       const auto memory = memory_of(from);
       Session to = model.empty(80);  // another context
-      import_kv(to, 0, 37, memory.kv);
-      import_mtp(to, 0, from.mtp_length(), memory.mtp);
+      import_rows(to.backend(), kv_caches(to), 0, 37, memory.kv);
+      import_rows(to.backend(), mtp_caches(to), 0, from.mtp_length(), memory.mtp);
       import_recurrent(to, memory.recurrent);
       EXPECT_EQ(to.length(), 0);
       to.adopt(from.tokens(), from.mtp_start(), from.mtp_length());
@@ -66,9 +66,9 @@ TEST(SessionImage, RangesJoin) {
   Session to = model.empty();
   for (std::int64_t first = 0; first < 37; first += 10) {
     const std::int64_t n = std::min<std::int64_t>(10, 37 - first);
-    Bytes part(kv_image_bytes(from, n));
-    export_kv(from, first, n, part);
-    import_kv(to, first, n, part);
+    Bytes part(rows_image_bytes(kv_caches(from), n));
+    export_rows(from.backend(), kv_caches(from), first, n, part);
+    import_rows(to.backend(), kv_caches(to), first, n, part);
   }
   to.adopt(from.tokens());
   EXPECT_EQ(memory_of(to).kv, memory_of(from).kv);

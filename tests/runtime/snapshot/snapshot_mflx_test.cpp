@@ -1,7 +1,5 @@
 // MFLX versions 1 and 2, against files that the test itself builds and takes apart from the
 // documented layout.
-#include "runtime/snapshot/snapshot_mflx.h"
-
 #include <gtest/gtest.h>
 
 #include "base/file.h"

@@ -1,6 +1,4 @@
 // Version 3: what comes back, what is refused, and that no changed byte goes unnoticed.
-#include "runtime/snapshot/snapshot_v3.h"
-
 #include <filesystem>
 
 #include <gtest/gtest.h>
@@ -135,7 +133,7 @@ TEST(SnapshotV3, SizeFollowsTheLengthAndNotTheContext) {
   const std::uint64_t before = snapshot_bytes(small, model.snapshot());
   SmallModel::refill(small, 21, 1);
   EXPECT_EQ(snapshot_bytes(small, model.snapshot()) - before,
-            4 + kv_image_bytes(small, 1) + mtp_image_bytes(small, 1));
+            4 + rows_image_bytes(kv_caches(small), 1) + rows_image_bytes(mtp_caches(small), 1));
 }
 
 TEST(SnapshotV3, EveryChangedByteIsFound) {
@@ -286,7 +284,7 @@ TEST(SnapshotV3, UnknownTokensStayUnknown) {
   EXPECT_EQ(memory_of(to).tokens, std::vector<TokenId>(7, kUnknownToken));
 }
 
-// Rows of the head that belong to no token of the session are guesses.
+// Rows of the head that belong to no token of the session are drafts.
 TEST(SnapshotV3, MtpRowsBeyondTheTokensAreLeftOut) {
   SmallModel model;
   Session from = model.filled(20);

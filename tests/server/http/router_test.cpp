@@ -1,6 +1,6 @@
-#include "server/http/router.h"
-
 #include <gtest/gtest.h>
+
+#include "server/server_app.h"
 
 namespace moeflux::test {
 namespace {

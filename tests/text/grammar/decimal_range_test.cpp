@@ -1,11 +1,10 @@
 // Number ranges, against comparison of the numbers themselves.
-#include "text/grammar/decimal_range.h"
-
 #include <gtest/gtest.h>
 
 #include "support/expect_error.h"
 #include "support/random.h"
 #include "text/grammar/grammar_support.h"
+#include "text/grammar/json_pieces.h"
 
 namespace moeflux {
 namespace {

@@ -25,7 +25,7 @@ class GrammarRun {
   bool accepts(std::string_view text) {
     return automaton_.may_end(automaton_.walk(automaton_.start(), text));
   }
-  // How many bytes of the text are the beginning of a text of the grammar.
+  // How many bytes of the text are the prefix of a text of the grammar.
   std::size_t reach(std::string_view text) {
     std::size_t n = 0;
     while (n < text.size() && begins(text.substr(0, n + 1))) ++n;

@@ -1,10 +1,9 @@
 // Patterns and formats of strings.
-#include "text/grammar/pattern.h"
-
 #include <gtest/gtest.h>
 
 #include "support/expect_error.h"
 #include "text/grammar/grammar_support.h"
+#include "text/grammar/json_pieces.h"
 
 namespace moeflux {
 namespace {

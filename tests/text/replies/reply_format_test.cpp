@@ -1,10 +1,13 @@
 // Templates write calls, and the format found for them reads the same calls back.
 #include "text/replies/reply_format.h"
 
+#include <filesystem>
+
 #include <gtest/gtest.h>
 
 #include "base/file.h"
 #include "support/paths.h"
+#include "support/released.h"
 #include "text/replies/reply_history.h"
 #include "text/tokenizer/tiny_tokenizer.h"
 
@@ -35,7 +38,8 @@ std::string rendered_reply(const ChatTemplate& chat, const ReplyProfile& profile
   std::string text = chat.render(request).text;
   text.erase(0, text.rfind("the_question"));
   for (const std::string_view turn :
-       {"<|im_start|>assistant\n", "<|im_assistant|>assistant<|im_middle|>",
+       {"<|im_start|>assistant\n", "<|im_assistant|>assistant<|im_middle|>", "<|assistant|>",
+        "]~b]ai\n", "<|turn>model\n",
         "\xEF\xBD\x9C"
         "Assistant\xEF\xBD\x9C>"}) {
     const std::size_t at = text.find(turn);
@@ -43,7 +47,7 @@ std::string rendered_reply(const ChatTemplate& chat, const ReplyProfile& profile
   }
   // The end of a thought that never began belongs to the prompt.
   if (text.starts_with("</think>")) text.erase(0, 8);
-  for (const std::string_view end : {"<|im_end|>",
+  for (const std::string_view end : {"<|im_end|>", "[e~[", "<turn|>",
                                      "<\xEF\xBD\x9C"
                                      "end\xE2\x96\x81of\xE2\x96\x81"}) {
     text.erase(std::min(text.find(end), text.size()));
@@ -69,8 +73,9 @@ void expect_round_trip(const ChatTemplate& chat, const Json& calls, const std::s
   for (std::size_t i = 0; i < calls.size(); ++i) {
     EXPECT_EQ(calls[i]["function"]["name"], reply.calls[i].name) << text;
     EXPECT_TRUE(reply.calls[i].complete) << text;
-    EXPECT_EQ(parse_json(reply.calls[i].arguments, "read back"),
-              parse_json(calls[i]["function"]["arguments"].get<std::string>(), "written"))
+    // Templates may sort the keys.
+    EXPECT_EQ(nlohmann::json::parse(reply.calls[i].arguments),
+              nlohmann::json::parse(calls[i]["function"]["arguments"].get<std::string>()))
         << text;
   }
 }
@@ -125,6 +130,12 @@ INSTANTIATE_TEST_SUITE_P(
         Expected{"tests/data/templates/bars.jinja", ReplyFormat::DeepSeek, false, true, true},
         Expected{"tests/data/templates/bars-xml.jinja", ReplyFormat::DeepSeekXml, true, true, true},
         Expected{"tests/data/templates/sections.jinja", ReplyFormat::Kimi, false, true, true},
+        Expected{"tests/data/templates/observations.jinja", ReplyFormat::Glm, false, true, true},
+        Expected{"tests/data/templates/arg-keys.jinja", ReplyFormat::GlmCompact, true, true, true},
+        Expected{"tests/data/templates/bars-blocks.jinja", ReplyFormat::DeepSeekV4, false, true,
+                 true},
+        Expected{"tests/data/templates/invokes.jinja", ReplyFormat::MiniMax, true, true, false},
+        Expected{"tests/data/templates/turns.jinja", ReplyFormat::Gemma, false, true, true},
         Expected{"models/demo/chat_template.jinja", ReplyFormat::QwenXml, true, true, false}),
     name_of);
 
@@ -146,10 +157,102 @@ INSTANTIATE_TEST_SUITE_P(
 
 // Styles whose calls no format of ours reads yet: nothing is taken for a call that is none.
 TEST(ReplyFormat, StylesWithoutAReader) {
-  for (const std::string name : {"headers", "inst", "channels", "invokes"}) {
+  for (const std::string name : {"headers", "inst"}) {
     const ChatTemplate chat = load(test::source_path("tests/data/templates/" + name + ".jinja"));
     EXPECT_EQ(to_string(detect_reply_profile(chat).format), "plain") << name;
   }
+}
+
+TEST(ReplyFormat, Channels) {
+  const ChatTemplate chat = load(test::source_path("tests/data/templates/channels.jinja"));
+  const ReplyProfile profile = detect_reply_profile(chat);
+  EXPECT_EQ(to_string(profile.format), "harmony");
+  EXPECT_TRUE(profile.thinks);
+  EXPECT_FALSE(profile.opens_thought);
+  EXPECT_TRUE(profile.one_call);
+  EXPECT_EQ(profile.thought_field, "thinking");
+  EXPECT_FALSE(profile.thought_and_text);
+  EXPECT_FALSE(profile.late_system);
+  // A call, then an answer: what the template writes is read back.
+  const Json call_message = {{"role", "assistant"},
+                             {"content", nullptr},
+                             {"reasoning_content", "Hm."},
+                             {"tool_calls", Json::array({call("search", Json{{"query", "x"}})})}};
+  ChatRequest request;
+  request.messages = normalize_messages(
+      Json::array({Json{{"role", "user"}, {"content", "the_question"}}, call_message}), profile);
+  request.tools = tools();
+  std::string text = chat.render(request).text;
+  text.erase(0, text.rfind("the_question") + 12);
+  const Reply reply = parse_reply(profile.format, {.tools = tools()}, text);
+  EXPECT_EQ(reply.reasoning, "Hm.");
+  EXPECT_EQ(reply.content, "");
+  ASSERT_EQ(reply.calls.size(), 1u) << text;
+  EXPECT_EQ(reply.calls[0].name, "search");
+  EXPECT_EQ(parse_json(reply.calls[0].arguments, "call"), (Json{{"query", "x"}}));
+  // Without tools nothing else tells than how prompts end.
+  const ChatTemplate plain("{% for m in messages %}{{ m.content }}{% endfor %}<|start|>assistant",
+                           "plain", {});
+  EXPECT_EQ(to_string(detect_reply_profile(plain).format), "harmony");
+}
+
+struct Released {
+  const char* name;
+  ReplyFormat format;
+};
+
+// Released templates of a folder, each with the format its model writes.
+TEST(ReplyFormat, OfAFolder) {
+  const std::string folder = test::released_folder();
+  if (folder.empty()) GTEST_SKIP() << "SKIP: MOEFLUX_RELEASED names no folder";
+  int n = 0;
+  for (const auto& [name, format] :
+       {Released{"openai-gpt-oss-120b", ReplyFormat::Harmony},
+        Released{"GLM-4.6", ReplyFormat::Glm}, Released{"GLM-4.7-Flash", ReplyFormat::GlmCompact},
+        Released{"MiniMax-M2", ReplyFormat::MiniMax},
+        Released{"moonshotai-Kimi-K2", ReplyFormat::Kimi},
+        Released{"Kimi-K2-Instruct", ReplyFormat::Kimi},
+        Released{"Kimi-K2-Thinking", ReplyFormat::Kimi},
+        Released{"Qwen3-Coder", ReplyFormat::QwenXml}, Released{"npm-qwen3", ReplyFormat::Hermes},
+        Released{"deepseek-ai-DeepSeek-V3.2", ReplyFormat::DeepSeekXml},
+        Released{"deepseek-ai-DeepSeek-V4", ReplyFormat::DeepSeekV4},
+        Released{"google-gemma-4-31B-it", ReplyFormat::Gemma},
+        Released{"mixtral-8x7b", ReplyFormat::Plain}, Released{"olmoe", ReplyFormat::Plain}}) {
+    const std::string path = folder + "/templates/" + name + ".jinja";
+    if (!std::filesystem::exists(path)) continue;
+    EXPECT_EQ(to_string(detect_reply_profile(load(path)).format), to_string(format)) << name;
+    ++n;
+  }
+  EXPECT_GT(n, 0);
+}
+
+TEST(ReplyFormat, WhatIsKnownOfAReplyByItsPrompt) {
+  const auto of = [](const char* text) { return format_of_prompt(MarkedText::all_markup(text)); };
+  EXPECT_EQ(of("Hi<|end|><|start|>assistant"), ReplyFormat::Harmony);
+  EXPECT_EQ(of("Hi<|channel|>analysis<|message|>"), ReplyFormat::Harmony);
+  EXPECT_EQ(of("Hi<think>"), ReplyFormat::Plain);
+  EXPECT_EQ(of("Hi<turn|>\n<|turn>model\n"), ReplyFormat::Gemma);
+  EXPECT_EQ(of("<|turn>model\n<|channel>thought\n<channel|>"), ReplyFormat::Gemma);
+  EXPECT_EQ(format_of_prompt(MarkedText::all_data("<|start|>assistant")), ReplyFormat::Plain);
+  EXPECT_EQ(format_without_calls(ReplyFormat::Harmony), ReplyFormat::Harmony);
+  EXPECT_EQ(format_without_calls(ReplyFormat::Glm), ReplyFormat::Plain);
+  EXPECT_EQ(format_without_calls(ReplyFormat::Gemma), ReplyFormat::Gemma);
+}
+
+TEST(ReplyFormat, EffortsThatAModelKnows) {
+  const auto adapted = [](ReplyFormat format, Json variables) {
+    adapt_thinking_variables(format, variables);
+    return variables;
+  };
+  const auto effort = [](const char* word) { return Json{{"reasoning_effort", word}}; };
+  for (const auto& [asked, known] : {std::pair{"minimal", "low"}, std::pair{"low", "low"},
+                                     std::pair{"medium", "medium"}, std::pair{"max", "high"}}) {
+    EXPECT_EQ(adapted(ReplyFormat::Harmony, effort(asked)), effort(known));
+    EXPECT_EQ(adapted(ReplyFormat::DeepSeekV4, effort(asked)), effort(asked));
+  }
+  EXPECT_EQ(adapted(ReplyFormat::Harmony, Json{{"enable_thinking", false}})["reasoning_effort"],
+            "low");
+  EXPECT_EQ(adapted(ReplyFormat::Harmony, Json::object()), Json::object());
 }
 
 TEST(ReplyFormat, BundledModelsAreReadBack) {
@@ -194,6 +297,7 @@ TEST(ReplyFormat, KnowsPromptsThatOpenAThought) {
   EXPECT_TRUE(prompt_opens_thought(MarkedText::all_markup("x<think>\n")));
   EXPECT_FALSE(prompt_opens_thought(MarkedText::all_markup("x<think>\n\n</think>\n\n")));
   EXPECT_FALSE(prompt_opens_thought(MarkedText::all_markup("")));
+  EXPECT_TRUE(prompt_opens_thought(MarkedText::all_markup("x<|channel|>analysis<|message|>")));
   EXPECT_FALSE(prompt_opens_thought(MarkedText::all_data("a user writes <think>")));
 }
 

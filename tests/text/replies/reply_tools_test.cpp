@@ -157,6 +157,71 @@ TEST(ReplyTools, CallsThatAModelMakesByItselfAreFreeInBlanksAndOrder) {
   EXPECT_FALSE(deepseek.accepts(one));
 }
 
+TEST(ReplyTools, GlmAndMiniMaxCallsOfTheirOwnAccord) {
+  for (const ReplyFormat format : {ReplyFormat::Glm, ReplyFormat::GlmCompact}) {
+    const ToolGrammar automatic = grammar(format, {});
+    EXPECT_EQ(automatic.starts_after, "<tool_call>");
+    test::GrammarRun glm = run(automatic);
+    for (const char* text :
+         {"now</tool_call>", "now\n</tool_call>",
+          "get_weather\n<arg_key>days</arg_key>\n<arg_value>3</arg_value>\n<arg_key>city</arg_key>"
+          "<arg_value>a < b</arg_value></tool_call>"})
+      EXPECT_TRUE(glm.accepts(text)) << text << "\nup to " << glm.reach(text);
+    EXPECT_FALSE(glm.begins("later"));
+    EXPECT_FALSE(glm.begins("get_weather\n</tool_call>")) << "two are required";
+    EXPECT_FALSE(glm.begins("get_weather\n<arg_key>days</arg_key>\n<arg_value>x"));
+  }
+  test::GrammarRun glm = run(grammar(ReplyFormat::Glm, {.choice = {Mode::Required}}));
+  EXPECT_TRUE(glm.accepts("\n<tool_call>now\n</tool_call>\n<tool_call>now\n</tool_call>"));
+
+  const ToolGrammar automatic = grammar(ReplyFormat::MiniMax, {});
+  EXPECT_EQ(automatic.starts_after, "<minimax:tool_call>");
+  test::GrammarRun minimax = run(automatic);
+  for (const char* text :
+       {"<invoke name=\"now\"></invoke></minimax:tool_call>",
+        "\n<invoke name=\"now\">\n</invoke>\n<invoke name=\"get_weather\">\n<parameter "
+        "name=\"days\">3</parameter>\n<parameter name=\"city\">a</parameter>\n</invoke>\n"
+        "</minimax:tool_call>"})
+    EXPECT_TRUE(minimax.accepts(text)) << text << "\nup to " << minimax.reach(text);
+  EXPECT_FALSE(minimax.begins("<invoke name=\"later\""));
+}
+
+TEST(ReplyTools, GemmaGrammars) {
+  const auto quoted = [](const std::string& text) { return "<|\"|>" + text + "<|\"|>"; };
+  test::GrammarRun demanded = run(grammar(ReplyFormat::Gemma, {.choice = {Mode::Required}}));
+  const std::string now = "<|tool_call>call:now{}<tool_call|>";
+  const std::string weather = "<|tool_call>call:get_weather{city:" + quoted("a < b, {c}") +
+                              ",days:3,unit:" + quoted("C") + "}<tool_call|>";
+  for (const std::string& text : {now, weather, now + weather}) {
+    EXPECT_TRUE(demanded.accepts(text)) << text << "\nup to " << demanded.reach(text);
+    EXPECT_FALSE(parse_reply(ReplyFormat::Gemma, {.tools = tools()}, text).calls.empty());
+  }
+  EXPECT_FALSE(demanded.begins("<|tool_call>call:get_weather{days:3")) << "city comes first";
+  EXPECT_FALSE(
+      demanded.accepts("<|tool_call>call:get_weather{city:" + quoted("a") + "}<tool_call|>"));
+  EXPECT_FALSE(demanded.begins("<|tool_call>call:later"));
+  EXPECT_FALSE(demanded.begins("<|tool_call>call:get_weather{city:3"));
+
+  const ToolGrammar automatic = grammar(ReplyFormat::Gemma, {});
+  EXPECT_EQ(automatic.starts_after, "<|tool_call>");
+  EXPECT_TRUE(automatic.repeats);
+  test::GrammarRun calls = run(automatic);
+  EXPECT_TRUE(calls.accepts("call:get_weather{days:3,city:" + quoted("a") + "}<tool_call|>"));
+  EXPECT_FALSE(calls.begins("call:get_weather{days:x"));
+
+  const Json nested = normalize_tools(Json::parse(R"([{"name": "f", "parameters": {
+      "type": "object", "required": ["b"], "properties": {
+        "b": {"type": "array", "items": {"type": "object", "properties": {
+               "n": {"type": "number"}, "s": {"type": ["string", "null"]}}}},
+        "a": {}}}}])"));
+  test::GrammarRun deep =
+      run(tool_grammar(ReplyFormat::Gemma, nested, {.choice = {Mode::Named, "f"}}));
+  const std::string text = "<|tool_call>call:f{a:{x:[1,true]},b:[{n:1.5,s:null},{s:" + quoted("z") +
+                           "},{}]}<tool_call|>";
+  EXPECT_TRUE(deep.accepts(text)) << "up to " << deep.reach(text);
+  EXPECT_FALSE(deep.begins("<|tool_call>call:f{b:[{n:n"));
+}
+
 // More of them than a grammar could keep in every order: none is demanded then.
 TEST(ReplyTools, ManyDemandedParameters) {
   Json properties = Json::object(), required = Json::array();
@@ -197,11 +262,22 @@ TEST(ReplyTools, PrefixGrammarAndParserAgree) {
   const Json arguments = Json{{"city", "Rome"}, {"days", 4}};
   for (const ReplyFormat format :
        {ReplyFormat::Hermes, ReplyFormat::QwenXml, ReplyFormat::DeepSeek,
-        ReplyFormat::DeepSeekFenced, ReplyFormat::DeepSeekXml, ReplyFormat::Kimi}) {
+        ReplyFormat::DeepSeekFenced, ReplyFormat::DeepSeekXml, ReplyFormat::DeepSeekV4,
+        ReplyFormat::Kimi, ReplyFormat::Glm, ReplyFormat::GlmCompact, ReplyFormat::MiniMax}) {
     std::string written = arguments.dump();
     if (format == ReplyFormat::QwenXml) {
       written = "<parameter=city>\nRome\n</parameter>\n<parameter=days>\n4\n</parameter>\n";
-    } else if (format == ReplyFormat::DeepSeekXml) {
+    } else if (format == ReplyFormat::Glm || format == ReplyFormat::GlmCompact) {
+      const std::string end = format == ReplyFormat::Glm ? "\n" : "";
+      const auto pair = [&](const std::string& key, const std::string& value) {
+        return "<arg_key>" + key + "</arg_key>" + end + "<arg_value>" + value + "</arg_value>" +
+               end;
+      };
+      written = pair("city", "Rome") + pair("days", "4");
+    } else if (format == ReplyFormat::MiniMax) {
+      written =
+          "<parameter name=\"city\">Rome</parameter>\n<parameter name=\"days\">4</parameter>\n";
+    } else if (format == ReplyFormat::DeepSeekXml || format == ReplyFormat::DeepSeekV4) {
       const std::string begin(tagged_markup(format).parameter_begin);
       const std::string end = std::string(tagged_markup(format).parameter_end) + "\n";
       written =

@@ -48,7 +48,7 @@ Json tool_use_block(const std::string& name) {
 class AnthropicAnswer : public DialectAnswer {
  public:
   AnthropicAnswer(ExchangePtr exchange, AnswerModel model, bool shows_thoughts)
-      : exchange_(std::move(exchange)), model_(std::move(model)), shows_thoughts_(shows_thoughts) {}
+      : DialectAnswer(std::move(exchange), std::move(model)), shows_thoughts_(shows_thoughts) {}
 
  protected:
   // The message without content, before its end is known.
@@ -74,8 +74,6 @@ class AnthropicAnswer : public DialectAnswer {
     add_run_report(holder, model_.facts, totals);
   }
 
-  const ExchangePtr exchange_;
-  const AnswerModel model_;
   const bool shows_thoughts_;
   const std::string request_id_ = "req_" + random_id();
 };
@@ -86,9 +84,6 @@ class MessageStream final : public AnthropicAnswer {
 
   void begin() override {
     exchange_->begin_stream({.headers = {{"request-id", request_id_}}, .ping = kPing});
-  }
-  void take(int, const GenerationEvent& event) override {
-    std::visit([this](const auto& each) { on(each); }, event);
   }
 
  private:
@@ -113,27 +108,28 @@ class MessageStream final : public AnthropicAnswer {
     ++index_;
   }
 
-  template <class Other>
-  void on(const Other&) {}
+  using DialectAnswer::on;
   // The size of the prompt is known only here; pings keep a request alive that waits for longer.
-  void on(const GenerationStarted& event) {
+  void on(int, const GenerationStarted& event) override {
     send({{"type", "message_start"}, {"message", message(event)}});
     exchange_->write(kPing);
   }
-  void on(const ContentDelta& event) {
+  void on(int, const ContentDelta& event) override {
     if (open_ != Block::Text) open(Block::Text, text_block());
     send_delta({{"type", "text_delta"}, {"text", event.text}});
   }
-  void on(const ReasoningDelta& event) {
+  void on(int, const ReasoningDelta& event) override {
     if (open_ != Block::Thinking) open(Block::Thinking, thinking_block());
     if (shows_thoughts_) send_delta({{"type", "thinking_delta"}, {"thinking", event.text}});
   }
-  void on(const ToolCallBegin& event) { open(Block::Tool, tool_use_block(event.name)); }
-  void on(const ToolCallArguments& event) {
+  void on(int, const ToolCallBegin& event) override {
+    open(Block::Tool, tool_use_block(event.name));
+  }
+  void on(int, const ToolCallArguments& event) override {
     send_delta({{"type", "input_json_delta"}, {"partial_json", event.json}});
   }
-  void on(const ToolCallEnd&) { close(); }
-  void on(const GenerationEnded& event) {
+  void on(int, const ToolCallEnd&) override { close(); }
+  void on(int, const GenerationEnded& event) override {
     if (const auto error = answer_error(event)) {
       send(anthropic_error_json(*error, request_id_));
       exchange_->finish();
@@ -157,41 +153,35 @@ class MessageResponse final : public AnthropicAnswer {
  public:
   using AnthropicAnswer::AnthropicAnswer;
 
-  void begin() override {}
-  void take(int, const GenerationEvent& event) override {
-    std::visit([this](const auto& each) { on(each); }, event);
-  }
-
  private:
   Json& last_block(const char* type, Json (*make)()) {
     if (content_.empty() || content_.back()["type"] != type) content_.push_back(make());
     return content_.back();
   }
 
-  template <class Other>
-  void on(const Other&) {}
-  void on(const GenerationStarted& event) { start_ = event; }
-  void on(const ContentDelta& event) {
+  using DialectAnswer::on;
+  void on(int, const GenerationStarted& event) override { start_ = event; }
+  void on(int, const ContentDelta& event) override {
     last_block("text", text_block)["text"].get_ref<std::string&>() += event.text;
   }
-  void on(const ReasoningDelta& event) {
+  void on(int, const ReasoningDelta& event) override {
     Json& block = last_block("thinking", thinking_block);
     block["signature"] = kThoughtSignature;
     if (shows_thoughts_) block["thinking"].get_ref<std::string&>() += event.text;
   }
-  void on(const ToolCallBegin& event) {
+  void on(int, const ToolCallBegin& event) override {
     content_.push_back(tool_use_block(event.name));
     arguments_.clear();
   }
-  void on(const ToolCallArguments& event) { arguments_ += event.json; }
+  void on(int, const ToolCallArguments& event) override { arguments_ += event.json; }
   // A call that was cut off is left out: its arguments are not an object.
-  void on(const ToolCallEnd& event) {
+  void on(int, const ToolCallEnd& event) override {
     if (event.complete)
       content_.back()["input"] = arguments_json(arguments_);
     else
       content_.erase(content_.size() - 1);
   }
-  void on(const GenerationEnded& event) {
+  void on(int, const GenerationEnded& event) override {
     if (const auto error = answer_error(event)) return exchange_->respond(anthropic_error(*error));
     Json body = message(start_);
     body["content"] = std::move(content_);

@@ -42,6 +42,17 @@ std::string block_text(const RequestFields& block, const std::string& type) {
                                    type.substr(0, 80)));
 }
 
+// Calls each(fields) for every object of a list.
+template <class Each>
+void for_each_object(const RequestFields& holder, std::string_view name, const Json& list,
+                     Each each) {
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const std::string where = fmt::format("{}.{}", name, i);
+    if (!list[i].is_object()) holder.refuse(where, "must be an object");
+    each(RequestFields(list[i], holder.prefix() + where + "."));
+  }
+}
+
 // Calls each(fields, type) for every block of a list; a string counts as one block of text.
 template <class Each>
 void for_each_block(const RequestFields& holder, std::string_view name, const Json& content,
@@ -52,12 +63,8 @@ void for_each_block(const RequestFields& holder, std::string_view name, const Js
     return;
   }
   if (!content.is_array()) holder.refuse(name, "must be a string or a list of blocks");
-  for (std::size_t i = 0; i < content.size(); ++i) {
-    const std::string where = fmt::format("{}.{}", name, i);
-    if (!content[i].is_object()) holder.refuse(where, "must be an object");
-    const RequestFields block(content[i], holder.prefix() + where + ".");
-    each(block, block.required_string("type"));
-  }
+  for_each_object(holder, name, content,
+                  [&](const RequestFields& block) { each(block, block.required_string("type")); });
 }
 
 std::string joined_text(const RequestFields& holder, std::string_view name, const Json& content,
@@ -192,11 +199,8 @@ Json read_messages(const Json& body) {
   const Json* messages = fields.array("messages");
   if (messages == nullptr || messages->empty())
     fields.refuse("messages", "must be a list of at least one message");
-  for (std::size_t i = 0; i < messages->size(); ++i) {
-    const std::string where = fmt::format("messages.{}", i);
-    if (!(*messages)[i].is_object()) fields.refuse(where, "must be an object");
-    history.add(RequestFields((*messages)[i], where + "."));
-  }
+  for_each_object(fields, "messages", *messages,
+                  [&](const RequestFields& message) { history.add(message); });
   if (history.ends_with_assistant())
     fields.refuse("messages", "must end with a user's: an answer cannot be begun for the model");
   return history.take();
@@ -220,12 +224,10 @@ Json read_tools(const RequestFields& fields) {
   const Json* tools = fields.array("tools");
   if (tools == nullptr) return nullptr;
   Json known = Json::array();
-  for (std::size_t i = 0; i < tools->size(); ++i) {
-    const std::string where = fmt::format("tools.{}", i);
-    if (!(*tools)[i].is_object()) fields.refuse(where, "must be an object");
-    Json tool = read_tool(RequestFields((*tools)[i], where + "."));
+  for_each_object(fields, "tools", *tools, [&](const RequestFields& given) {
+    Json tool = read_tool(given);
     if (!tool.is_null()) known.push_back(std::move(tool));
-  }
+  });
   return known;
 }
 

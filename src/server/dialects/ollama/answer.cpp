@@ -39,14 +39,11 @@ Json object_of(OllamaKind kind, const std::string& model, Part part, bool done) 
 class OllamaAnswer final : public DialectAnswer {
  public:
   OllamaAnswer(OllamaKind kind, ExchangePtr exchange, AnswerModel model, bool stream)
-      : kind_(kind), exchange_(std::move(exchange)), model_(std::move(model)), stream_(stream) {}
+      : DialectAnswer(std::move(exchange), std::move(model)), kind_(kind), stream_(stream) {}
 
   void begin() override {
     // Lines have no comments, but a blank may precede any object.
     if (stream_) exchange_->begin_stream({.content_type = "application/x-ndjson", .ping = " "});
-  }
-  void take(int, const GenerationEvent& event) override {
-    std::visit([this](const auto& each) { on(each); }, event);
   }
 
  private:
@@ -55,9 +52,8 @@ class OllamaAnswer final : public DialectAnswer {
     exchange_->write(dump_json(object_of(kind_, model_.name, std::move(part_), false)) + "\n");
     part_ = {};
   }
-  template <class Other>
-  void on(const Other&) {}
-  void on(const TokenEvent& event) {
+  using DialectAnswer::on;
+  void on(int, const TokenEvent& event) override {
     Json token = candidate_json(event.token);
     if (!event.top.empty()) {
       token["top_logprobs"] = Json::array();
@@ -66,17 +62,19 @@ class OllamaAnswer final : public DialectAnswer {
     }
     part_.logprobs.push_back(std::move(token));
   }
-  void on(const ContentDelta& event) {
+  void on(int, const ContentDelta& event) override {
     part_.content += event.text;
     flush();
   }
-  void on(const ReasoningDelta& event) {
+  void on(int, const ReasoningDelta& event) override {
     part_.thinking += event.text;
     flush();
   }
-  void on(const ToolCallBegin& event) { call_ = {.name = event.name, .arguments = {}}; }
-  void on(const ToolCallArguments& event) { call_.arguments += event.json; }
-  void on(const ToolCallEnd& event) {
+  void on(int, const ToolCallBegin& event) override {
+    call_ = {.name = event.name, .arguments = {}};
+  }
+  void on(int, const ToolCallArguments& event) override { call_.arguments += event.json; }
+  void on(int, const ToolCallEnd& event) override {
     if (!event.complete) return;  // cut off: there are no arguments to call it with
     part_.calls.push_back({{"id", "call_" + random_id()},
                            {"function",
@@ -85,7 +83,7 @@ class OllamaAnswer final : public DialectAnswer {
                              {"arguments", arguments_json(call_.arguments)}}}});
     flush();
   }
-  void on(const GenerationEnded& event) {
+  void on(int, const GenerationEnded& event) override {
     if (const auto error = answer_error(event)) {
       if (!stream_) return exchange_->respond(ollama_error(*error));
       exchange_->write(dump_json(ollama_error_json(*error)) + "\n");
@@ -111,8 +109,6 @@ class OllamaAnswer final : public DialectAnswer {
   }
 
   const OllamaKind kind_;
-  const ExchangePtr exchange_;
-  const AnswerModel model_;
   const bool stream_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   Part part_;  // not sent yet

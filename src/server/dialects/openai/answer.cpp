@@ -47,21 +47,21 @@ Json reasoning_json(const std::string& text) {
 
 // What all answers share: the same id and time in all chunks, the usage, and how they end.
 class OpenAiAnswer : public DialectAnswer {
- protected:
+ public:
   OpenAiAnswer(const Names& names, ExchangePtr exchange, AnswerModel model,
                const std::string& version, const OpenAiRequest& request)
-      : exchange_(std::move(exchange)),
+      : DialectAnswer(std::move(exchange), std::move(model)),
         n_choices_(static_cast<std::size_t>(request.generation.n) *
                    std::max<std::size_t>(request.generation.prompts.size(), 1)),
         return_progress_(request.return_progress),
         names_(names),
         id_(names.id_prefix + random_id()),
-        model_(std::move(model)),
         version_(version),
         created_(std::time(nullptr)),
         n_per_prompt_(request.generation.n),
         include_usage_(request.include_usage) {}
 
+ protected:
   // One chunk of a stream with one choice.
   void send(Json choice) { exchange_->write(sse_event(chunk(std::move(choice)))); }
   void send_progress(Json choice, const PromptProgress& progress) {
@@ -104,7 +104,6 @@ class OpenAiAnswer : public DialectAnswer {
     exchange_->respond({.body = dump_json(body)});
   }
 
-  ExchangePtr exchange_;
   const std::size_t n_choices_;
   const bool return_progress_;
 
@@ -132,7 +131,6 @@ class OpenAiAnswer : public DialectAnswer {
 
   const Names& names_;
   const std::string id_;
-  const AnswerModel model_;
   const std::string version_;
   const std::int64_t created_;
   const int n_per_prompt_;
@@ -145,18 +143,12 @@ class OpenAiAnswer : public DialectAnswer {
 
 class ChatStream final : public OpenAiAnswer {
  public:
-  ChatStream(ExchangePtr exchange, AnswerModel model, const std::string& version,
-             const OpenAiRequest& request)
-      : OpenAiAnswer(kChatNames, std::move(exchange), std::move(model), version, request),
-        logprobs_(n_choices_, Json::array()) {}
+  using OpenAiAnswer::OpenAiAnswer;
 
   void begin() override {
     exchange_->begin_stream({});
     for (int i = 0; i < static_cast<int>(n_choices_); ++i)
       send_delta(i, {{"role", "assistant"}, {"content", ""}});
-  }
-  void take(int choice, const GenerationEvent& event) override {
-    std::visit([&](const auto& each) { on(choice, each); }, event);
   }
 
  private:
@@ -171,28 +163,29 @@ class ChatStream final : public OpenAiAnswer {
     send_delta(choice, {{"tool_calls", Json::array({std::move(call)})}});
   }
 
-  template <class Other>
-  void on(int, const Other&) {}
-  void on(int choice, const PromptProgress& event) {
+  using DialectAnswer::on;
+  void on(int choice, const PromptProgress& event) override {
     if (return_progress_) send_progress(choice_json(choice, Json::object()), event);
   }
-  void on(int choice, const TokenEvent& event) {
+  void on(int choice, const TokenEvent& event) override {
     logprobs_[static_cast<std::size_t>(choice)].push_back(token_json(event));
   }
-  void on(int choice, const ContentDelta& event) { send_delta(choice, {{"content", event.text}}); }
-  void on(int choice, const ReasoningDelta& event) {
+  void on(int choice, const ContentDelta& event) override {
+    send_delta(choice, {{"content", event.text}});
+  }
+  void on(int choice, const ReasoningDelta& event) override {
     send_delta(choice, reasoning_json(event.text));
   }
-  void on(int choice, const ToolCallBegin& event) {
+  void on(int choice, const ToolCallBegin& event) override {
     send_call(choice, {{"index", event.index},
                        {"id", "call_" + random_id()},
                        {"type", "function"},
                        {"function", {{"name", event.name}, {"arguments", ""}}}});
   }
-  void on(int choice, const ToolCallArguments& event) {
+  void on(int choice, const ToolCallArguments& event) override {
     send_call(choice, {{"index", event.index}, {"function", {{"arguments", event.json}}}});
   }
-  void on(int choice, const GenerationEnded& event) {
+  void on(int choice, const GenerationEnded& event) override {
     if (const auto error = answer_error(event)) return send_error(*error);
     const bool last = add_ended(choice, event);
     Json finish = choice_json(choice, Json::object());
@@ -200,20 +193,12 @@ class ChatStream final : public OpenAiAnswer {
     send_end(std::move(finish), last);
   }
 
-  std::vector<Json> logprobs_;  // by choice
+  std::vector<Json> logprobs_ = std::vector<Json>(n_choices_, Json::array());  // by choice
 };
 
 class ChatResponse final : public OpenAiAnswer {
  public:
-  ChatResponse(ExchangePtr exchange, AnswerModel model, const std::string& version,
-               const OpenAiRequest& request)
-      : OpenAiAnswer(kChatNames, std::move(exchange), std::move(model), version, request),
-        choices_(n_choices_) {}
-
-  void begin() override {}
-  void take(int choice, const GenerationEvent& event) override {
-    std::visit([&](const auto& each) { on(choice, each); }, event);
-  }
+  using OpenAiAnswer::OpenAiAnswer;
 
  private:
   struct Choice {
@@ -223,14 +208,16 @@ class ChatResponse final : public OpenAiAnswer {
   };
   Choice& at(int choice) { return choices_[static_cast<std::size_t>(choice)]; }
 
-  template <class Piece>
-  void on(int choice, const Piece& piece) {
-    at(choice).reply.add({piece});
+  using DialectAnswer::on;
+  void on(int choice, const ContentDelta& piece) override { at(choice).reply.add({piece}); }
+  void on(int choice, const ReasoningDelta& piece) override { at(choice).reply.add({piece}); }
+  void on(int choice, const ToolCallBegin& piece) override { at(choice).reply.add({piece}); }
+  void on(int choice, const ToolCallArguments& piece) override { at(choice).reply.add({piece}); }
+  void on(int choice, const ToolCallEnd& piece) override { at(choice).reply.add({piece}); }
+  void on(int choice, const TokenEvent& event) override {
+    at(choice).logprobs.push_back(token_json(event));
   }
-  void on(int, const GenerationStarted&) {}
-  void on(int, const PromptProgress&) {}
-  void on(int choice, const TokenEvent& event) { at(choice).logprobs.push_back(token_json(event)); }
-  void on(int choice, const GenerationEnded& event) {
+  void on(int choice, const GenerationEnded& event) override {
     at(choice).reason = event.reason;
     if (const auto error = answer_error(event)) return exchange_->respond(openai_error(*error));
     if (!add_ended(choice, event)) return;
@@ -259,7 +246,7 @@ class ChatResponse final : public OpenAiAnswer {
     return message;
   }
 
-  std::vector<Choice> choices_;
+  std::vector<Choice> choices_ = std::vector<Choice>(n_choices_);
 };
 
 // ---- /v1/completions
@@ -315,9 +302,6 @@ class TextAnswer final : public OpenAiAnswer {
       if (!at(i).text.empty()) send(take_json(i));
     }
   }
-  void take(int choice, const GenerationEvent& event) override {
-    std::visit([&](const auto& each) { on(choice, each); }, event);
-  }
 
  private:
   struct Choice {
@@ -339,17 +323,16 @@ class TextAnswer final : public OpenAiAnswer {
     return json;
   }
 
-  template <class Other>
-  void on(int, const Other&) {}
-  void on(int choice, const PromptProgress& event) {
+  using DialectAnswer::on;
+  void on(int choice, const PromptProgress& event) override {
     if (stream_ && return_progress_) send_progress(take_json(choice), event);
   }
-  void on(int choice, const TokenEvent& event) { at(choice).logprobs.add(event); }
-  void on(int choice, const ContentDelta& event) {
+  void on(int choice, const TokenEvent& event) override { at(choice).logprobs.add(event); }
+  void on(int choice, const ContentDelta& event) override {
     at(choice).text += event.text;
     if (stream_) send(take_json(choice));
   }
-  void on(int choice, const GenerationEnded& event) {
+  void on(int choice, const GenerationEnded& event) override {
     at(choice).reason = event.reason;
     if (const auto error = answer_error(event))
       return stream_ ? send_error(*error) : exchange_->respond(openai_error(*error));
@@ -371,8 +354,10 @@ std::unique_ptr<DialectAnswer> make_chat_answer(ExchangePtr exchange, AnswerMode
                                                 const std::string& version,
                                                 const OpenAiRequest& request) {
   if (request.stream)
-    return std::make_unique<ChatStream>(std::move(exchange), std::move(model), version, request);
-  return std::make_unique<ChatResponse>(std::move(exchange), std::move(model), version, request);
+    return std::make_unique<ChatStream>(kChatNames, std::move(exchange), std::move(model), version,
+                                        request);
+  return std::make_unique<ChatResponse>(kChatNames, std::move(exchange), std::move(model), version,
+                                        request);
 }
 
 std::unique_ptr<DialectAnswer> make_text_answer(ExchangePtr exchange, AnswerModel model,

@@ -25,10 +25,9 @@ void add_members(Json& to, const Json& members) {
 class ResponsesAnswer final : public DialectAnswer {
  public:
   ResponsesAnswer(ExchangePtr exchange, AnswerModel model, const ResponsesRequest& request)
-      : exchange_(std::move(exchange)),
+      : DialectAnswer(std::move(exchange), std::move(model)),
         stream_(request.stream),
         thought_as_summary_(request.thought_as_summary),
-        model_(std::move(model)),
         echo_(request.echo),
         tools_(request.tools),
         id_("resp_" + random_id()),
@@ -39,9 +38,6 @@ class ResponsesAnswer final : public DialectAnswer {
     exchange_->begin_stream({});
     emit("response.created", {{"response", response("in_progress")}});
     emit("response.in_progress", {{"response", response("in_progress")}});
-  }
-  void take(int, const GenerationEvent& event) override {
-    std::visit([this](const auto& each) { on(each); }, event);
   }
 
  private:
@@ -160,9 +156,8 @@ class ResponsesAnswer final : public DialectAnswer {
 
   // ---- events
 
-  template <class Other>
-  void on(const Other&) {}
-  void on(const ContentDelta& event) {
+  using DialectAnswer::on;
+  void on(int, const ContentDelta& event) override {
     if (open_ != Open::Text) {
       open_item(Open::Text, {{"id", "msg_" + random_id()},
                              {"type", "message"},
@@ -172,7 +167,7 @@ class ResponsesAnswer final : public DialectAnswer {
     }
     add_delta("response.output_text.delta", event.text);
   }
-  void on(const ReasoningDelta& event) {
+  void on(int, const ReasoningDelta& event) override {
     if (open_ != Open::Thought) {
       open_item(Open::Thought, {{"id", "rs_" + random_id()},
                                 {"type", "reasoning"},
@@ -184,7 +179,7 @@ class ResponsesAnswer final : public DialectAnswer {
                                   : "response.reasoning_text.delta",
               event.text);
   }
-  void on(const ToolCallBegin& event) {
+  void on(int, const ToolCallBegin& event) override {
     Json item = {{"id", "fc_" + random_id()}, {"type", "function_call"},
                  {"status", "in_progress"},   {"call_id", "call_" + random_id()},
                  {"name", event.name},        {"arguments", ""}};
@@ -194,10 +189,12 @@ class ResponsesAnswer final : public DialectAnswer {
     }
     open_item(Open::Call, std::move(item));
   }
-  void on(const ToolCallArguments& event) {
+  void on(int, const ToolCallArguments& event) override {
     add_delta("response.function_call_arguments.delta", event.json);
   }
-  void on(const ToolCallEnd& event) { close_item(event.complete ? "completed" : "incomplete"); }
+  void on(int, const ToolCallEnd& event) override {
+    close_item(event.complete ? "completed" : "incomplete");
+  }
 
   void fail_with(const HttpError& error) {
     if (!stream_) return exchange_->respond(openai_error(error));
@@ -205,7 +202,7 @@ class ResponsesAnswer final : public DialectAnswer {
     emit("response.failed", {{"response", response("failed")}});
     exchange_->finish();
   }
-  void on(const GenerationEnded& event) {
+  void on(int, const GenerationEnded& event) override {
     AnswerTotals totals;
     totals.add(event, true);
     usage_ = responses_usage(totals);
@@ -221,9 +218,7 @@ class ResponsesAnswer final : public DialectAnswer {
     exchange_->finish();
   }
 
-  const ExchangePtr exchange_;
   const bool stream_, thought_as_summary_;
-  const AnswerModel model_;
   const Json echo_;
   const ResponsesTools tools_;
   const std::string id_;

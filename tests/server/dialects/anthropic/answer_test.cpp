@@ -119,7 +119,7 @@ TEST_F(AnthropicAnswerTest, AnAnswerThatFailsEndsWithAnError) {
 TEST_F(AnthropicAnswerTest, AServerThatStopsSaysSo) {
   EXPECT_EQ(stream({ended(FinishReason::Cancelled)}),
             event("error",
-                  R"(,"error":{"type":"overloaded_error","message":"the answer was given up: the )"
+                  R"(,"error":{"type":"overloaded_error","message":"the answer was cancelled: the )"
                   R"(server is stopping"},"request_id":"req_ID")"));
   respond({ended(FinishReason::Cancelled)});
   EXPECT_EQ(exchange_->response.status, 529);
