@@ -29,7 +29,7 @@ namespace {
 using cpu::KernelTable;
 using cpu::RoundedLayout;
 
-constexpr std::size_t kFarBytes = std::size_t{128} << 20;  // more than a last-level cache
+constexpr std::size_t kFarBytes = std::size_t{256} << 20;  // much more than a last-level cache
 
 struct NamedFormat {
   const char* name;
@@ -72,10 +72,26 @@ double processor_us() {
   return 1e6 * static_cast<double>(time.tv_sec) + 1e-3 * static_cast<double>(time.tv_nsec);
 }
 
-// The same matrix several times in memory, with what its products take.
+// Codes of all formats, since any will do: what pages memory is made of is the same for all.
+const HugeBuffer& codes() {
+  static const HugeBuffer kCodes = [] {
+    HugeBuffer codes(kFarBytes);
+    std::mt19937_64 random(2);
+    constexpr std::size_t kSome = std::size_t{1} << 20;
+    for (std::size_t i = 0; i < kSome; ++i) codes.data()[i] = static_cast<std::byte>(random());
+    for (std::size_t i = kSome; i < kFarBytes; i += kSome)
+      std::memcpy(codes.data() + i, codes.data(), kSome);
+    return codes;
+  }();
+  return kCodes;
+}
+
+// A matrix that is next to others in memory, with what its products take. Part: of the memory,
+// where it begins.
 class Product {
  public:
-  Product(const WeightFormat& format, const Shape& shape, int digits, std::int64_t n, bool far)
+  Product(const WeightFormat& format, const Shape& shape, int digits, std::int64_t n, bool far,
+          double part)
       : cols_(shape.cols - shape.cols % format.group),
         layout_(format, cols_, digits),
         view_{.format = format, .rows = shape.rows, .cols = cols_},
@@ -84,9 +100,10 @@ class Product {
         scale_bytes_(shape.rows * layout_.n_weight_groups *
                      static_cast<std::int64_t>(dtype_size(format.scale_dtype))),
         bytes_(data_bytes_ + scale_bytes_ + bias_bytes(format, shape.rows, cols_)),
-        stride_((bytes_ + 63) / 64 * 64),
-        count_(far ? static_cast<std::int64_t>(kFarBytes) / stride_ + 1 : 1),
-        memory_(static_cast<std::size_t>(count_ * stride_)),
+        stride_(shape.rows * shape.cols / 2),
+        count_(far ? static_cast<std::int64_t>(kFarBytes) / stride_ : 1),
+        next_(static_cast<std::int64_t>(part * static_cast<double>(count_))),
+        planes_(static_cast<std::size_t>(count_ * (bytes_ - data_bytes_))),
         x_(random_floats(n * cols_)),
         rounded_(static_cast<std::size_t>(n * layout_.row_bytes)),
         y_(static_cast<std::size_t>(n * shape.rows)),
@@ -99,8 +116,8 @@ class Product {
   double least_rounding() const { return least_rounding_; }
 
   void run(const cpu::RoundedKernels& kernels) {
-    view_.data = memory_.data() + next_ * stride_;
-    view_.scales = view_.data + data_bytes_;
+    view_.data = codes().data() + next_ * stride_;
+    view_.scales = planes_.data() + next_ * (bytes_ - data_bytes_);
     view_.biases = view_.scales + scale_bytes_;
     next_ = (next_ + 1) % count_;
     const double begin = processor_us();
@@ -123,40 +140,35 @@ class Product {
   }
 
  private:
-  // Any code will do; scales and biases are of a model's size.
+  // Scales and biases are of a model's size.
   void fill() {
-    std::mt19937_64 random(2);
-    std::byte* at = memory_.data();
-    for (std::int64_t i = 0; i < bytes_; ++i) at[i] = static_cast<std::byte>(random() & 0xFF);
-    const auto fill_plane = [&](std::int64_t begin, std::int64_t end, std::uint32_t bits,
-                                std::size_t size) {
-      for (std::int64_t i = begin; i < end; i += static_cast<std::int64_t>(size))
-        std::memcpy(at + i, &bits, size);
-    };
     const DType dtype = view_.format.scale_dtype;
     const std::uint32_t scale = dtype == DType::BF16     ? 0x3C23
                                 : dtype == DType::F16    ? 0x211F
                                 : dtype == DType::F8E4M3 ? 0x52
                                                          : 120;
-    fill_plane(data_bytes_, data_bytes_ + scale_bytes_, scale, dtype_size(dtype));
-    const std::int64_t biases = data_bytes_ + scale_bytes_;
-    if (view_.format.kind == WeightKind::Fp4) {
-      fill_plane(biases, bytes_, std::bit_cast<std::uint32_t>(0.001f), 4);
-    } else if (view_.format.zero == AffineZero::ZeroPoint) {
-      fill_plane(biases, bytes_, 8, 1);
-    } else if (view_.format.zero == AffineZero::Bias) {
-      fill_plane(biases, bytes_, scale, dtype_size(dtype));
-    }
-    for (std::int64_t i = 1; i < count_; ++i) {
-      std::memcpy(at + i * stride_, at, static_cast<std::size_t>(bytes_));
+    std::byte* at = planes_.data();
+    const auto fill_plane = [&](std::int64_t bytes, std::uint32_t bits, std::size_t size) {
+      for (std::byte* end = at + bytes; at < end; at += size) std::memcpy(at, &bits, size);
+    };
+    for (std::int64_t i = 0; i < count_; ++i) {
+      fill_plane(scale_bytes_, scale, dtype_size(dtype));
+      const std::int64_t bytes = bytes_ - data_bytes_ - scale_bytes_;
+      if (view_.format.kind == WeightKind::Fp4) {
+        fill_plane(bytes, std::bit_cast<std::uint32_t>(0.001f), 4);
+      } else if (view_.format.zero == AffineZero::ZeroPoint) {
+        fill_plane(bytes, 8, 1);
+      } else {
+        fill_plane(bytes, scale, dtype_size(dtype));
+      }
     }
   }
 
   std::int64_t cols_;
   RoundedLayout layout_;
   WeightView view_;
-  std::int64_t n_, data_bytes_, scale_bytes_, bytes_, stride_, count_, next_ = 0;
-  HugeBuffer memory_;
+  std::int64_t n_, data_bytes_, scale_bytes_, bytes_, stride_, count_, next_;
+  HugeBuffer planes_;
   std::vector<float> x_;
   AlignedBuffer rounded_;
   std::vector<float> y_;
@@ -166,8 +178,10 @@ class Product {
 
 void compare(const KernelTable& table, const Shape& shape, int digits, std::int64_t n, bool far) {
   std::vector<std::unique_ptr<Product>> products;
-  for (const auto& [name, format] : kFormats)
-    products.push_back(std::make_unique<Product>(format, shape, digits, n, far));
+  for (const auto& [name, format] : kFormats) {
+    const double part = static_cast<double>(products.size()) / std::size(kFormats);
+    products.push_back(std::make_unique<Product>(format, shape, digits, n, far, part));
+  }
   const int rounds = n == 1 ? 600 : 100;
   for (int round = 0; round < rounds; ++round) {
     for (const auto& product : products) product->run(*table.rounded);
@@ -179,7 +193,7 @@ void compare(const KernelTable& table, const Shape& shape, int digits, std::int6
                of_first = static_cast<double>(first.bytes());
     fmt::print(
         "{:11} {:4} {:>4}x{:<4} n{:<3}{:5} {:17} {:8.1f} us {:6.1f} GB/s {:6.1f} GOP/s  {:5.3f} "
-        "{:5.3f}\n",
+        "{:5.3f} {:6.1f} us\n",
         table.name, digits == 1 ? "fast" : "fine", shape.rows, shape.cols, n,
         n > 1 ? ""
         : far ? "far"

@@ -54,7 +54,7 @@ template <class Dot, class Unit, class Scales, int Digits, int N, int Cols>
 void few_centered(const RoundedLayout& layout, const RoundedTile& tile, const WeightFormat& format,
                   const std::byte* x, const Outputs& out) noexcept {
   constexpr int kStep = 4 * Unit::kRegisters;
-  constexpr int kChains = N == 1 && Cols != 16 ? 2 : 1;  // sums that do not wait for each other
+  constexpr int kChains = N == 1 && Cols == 0 ? 2 : 1;  // sums that do not wait for each other
   const int cols = Cols != 0 ? Cols : layout.weight_group;
   const std::int64_t per_group = layout.group / cols;
   __m512 acc[N];
@@ -67,7 +67,7 @@ void few_centered(const RoundedLayout& layout, const RoundedTile& tile, const We
     __m512 part[N];
 #pragma GCC unroll 4
     for (int i = 0; i < N; ++i) part[i] = _mm512_setzero_ps();
-    _mm_prefetch(at(tile.scales, g * kTileRows + kAhead / 4), kAheadHint);
+    if (Cols == 16) _mm_prefetch(at(tile.scales, g * kTileRows + kAhead / 4), kAheadHint);
     for (; g < end; ++g) {
       __m512i sums[kChains][Digits][N];
 #pragma GCC unroll 8
@@ -232,7 +232,9 @@ void few_rows(const RoundedMatmul& op) noexcept {
   if (op.layout->centered == 0) {
     with_bits(format.bits, [&]<int Bits>() { few_rows(op, kFewAffine<Dot, Bits, Digits>); });
   } else if (format.kind != WeightKind::Fp4) {
-    few_rows(op, kFewCentered<Dot, CodeUnit<4>, AnyScales, Digits, 0>);
+    op.layout->weight_group == 32
+        ? few_rows(op, kFewCentered<Dot, CodeUnit<4>, AnyScales, Digits, 32>)
+        : few_rows(op, kFewCentered<Dot, CodeUnit<4>, AnyScales, Digits, 0>);
   } else if (Dot::has_permute()) {
     few_fp4<Dot, typename Dot::PermutedFp4Unit, Digits>(op);
   } else {
