@@ -3,6 +3,7 @@
 
     python3 make_tokenizers.py --out ../../tests/data/tokenizers          # all
     python3 make_tokenizers.py --out ../../tests/data/tokenizers gpt2     # one
+    python3 make_tokenizers.py --released FOLDER    # vectors.jsonl of FOLDER/tokenizers/*/tokenizer.json
 
 Needs the Python package `tokenizers` (0.23 gave the stored files). Each gives NAME.tokenizer.json.xz
 and NAME.vectors.jsonl.xz: one text a line with its ids (no tokens added) and what they decode to.
@@ -66,10 +67,14 @@ TOKENS = {  # special ones, then those that are shown
     ),
     "spm_prepend": (("<unk>", "<s>", "</s>"), ("[INST]", "[/INST]")),
     "spm_metaspace": (("<unk>", "<s>", "</s>"), ("[INST]",)),
+    "spm_words": (("<unk>", "<s>", "</s>"), ()),
+    "spm_replace": (("<pad>", "<eos>", "<bos>", "<unk>"), ("<|turn>", "<turn|>", "\n\n", "\t\t")),
+    "neox": (("<|endoftext|>", "<|padding|>"), ("  ", "    ", "        ")),
 }
+NORMALIZED = ("neox",)  # their shown tokens are looked for in normalized text
 WHOLE_WORDS = 100
 ALPHABET = 220
-VOCABULARY = {"spm_prepend": 1600, "spm_metaspace": 1600}  # else 1400
+SENTENCEPIECE_VOCABULARY = 1600  # others 1400
 
 
 def _split(pattern):
@@ -90,11 +95,19 @@ def _byte_level(name, patterns, normalizer=None, ignore_merges=False):
 
 
 def _sentencepiece(name):
-    """Spaces as visible signs; characters without a token fall back to bytes."""
-    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    """Spaces as visible signs; characters without a token fall back to bytes, or are unknown."""
+    words = name == "spm_words"
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=not words, byte_fallback=not words))
     sign = GAP
     steps = [decoders.Replace(sign, " "), decoders.ByteFallback(), decoders.Fuse()]
-    if name == "spm_prepend":
+    if words:
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(sign, prepend_scheme="always", split=True)
+        tokenizer.decoder = decoders.Metaspace(sign, prepend_scheme="always")
+        return tokenizer, {}
+    if name == "spm_replace":
+        tokenizer.normalizer = normalizers.Replace(" ", sign)
+        tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    elif name == "spm_prepend":
         spaces = [normalizers.Prepend(sign), normalizers.Replace(" ", sign)]
         tokenizer.normalizer = normalizers.Sequence(spaces)
         steps.append(decoders.Strip(" ", 1, 0))
@@ -110,6 +123,8 @@ def untrained(name):
         return _sentencepiece(name)
     if name == "gpt2":
         return _byte_level(name, ())
+    if name == "neox":
+        return _byte_level(name, (), normalizers.NFC())
     if name == "deepseek":
         return _byte_level(name, DEEPSEEK_SPLITS, normalizers.Sequence([]))
     normalizer = normalizers.NFC() if name == "qwen" else None
@@ -125,7 +140,7 @@ def _training_pieces(name):
     count = Counter("".join(lines))
     known = set(sorted(count, key=lambda c: (-count[c], c))[:ALPHABET])
     lines = ["".join(c for c in line if c in known) for line in lines]
-    if name == "spm_metaspace":
+    if name in ("spm_metaspace", "spm_words"):
         return lines
     return [GAP + word for line in lines for word in line.replace("\n", " ").split(" ") if word]
 
@@ -133,16 +148,18 @@ def _training_pieces(name):
 def trained(name):
     tokenizer, options = untrained(name)
     special, shown = TOKENS[name]
-    byte_tokens = [f"<0x{byte:02X}>" for byte in range(256)] if name.startswith("spm_") else []
-    first = list(special) if byte_tokens else []
+    is_spm = name.startswith("spm_")
+    has_bytes = is_spm and name != "spm_words"
+    byte_tokens = [f"<0x{byte:02X}>" for byte in range(256)] if has_bytes else []
+    first = list(special) if is_spm else []
     trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY.get(name, 1400),
+        vocab_size=SENTENCEPIECE_VOCABULARY if is_spm else 1400,
         special_tokens=first + byte_tokens,
         show_progress=False,
         **options,
     )
     normalizer = tokenizer.normalizer
-    if name == "spm_prepend":
+    if is_spm and normalizer is not None:  # the pieces have their signs already
         tokenizer.normalizer = normalizers.Sequence([])
     tokenizer.train_from_iterator(_training_pieces(name), trainer)
     if normalizer is not None:
@@ -154,21 +171,36 @@ def trained(name):
         document["model"]["merges"] = document["model"]["merges"][:-WHOLE_WORDS]
     tokenizer = Tokenizer.from_str(json.dumps(document))
     tokenizer.add_special_tokens([AddedToken(t, normalized=False, special=True) for t in special])
-    tokenizer.add_tokens([AddedToken(t, normalized=False, special=False) for t in shown])
-    if name == "llama3":
-        bos = special[0]
+    in_normalized = name in NORMALIZED
+    tokenizer.add_tokens([AddedToken(t, normalized=in_normalized, special=False) for t in shown])
+    if name in ("llama3", "spm_replace"):
+        bos = special[2] if is_spm else special[0]
         tokenizer.post_processor = processors.TemplateProcessing(
             single=f"{bos} $A", special_tokens=[(bos, tokenizer.token_to_id(bos))]
         )
     return tokenizer
 
 
-def vectors(tokenizer, special_tokens):
-    for text in hard_texts(special_tokens):
+def vectors(tokenizer, special_tokens, **how):
+    for text in hard_texts(special_tokens, **how):
         ids = tokenizer.encode(text, add_special_tokens=False).ids
         decoded = tokenizer.decode(ids, skip_special_tokens=False)
         shown = tokenizer.decode(ids, skip_special_tokens=True)
         yield {"text": text, "ids": ids, "decoded": decoded, "shown": shown}
+
+
+def record_released(folder):
+    """2,000 texts for each, also with the tokens that are put around a text."""
+    for path in sorted((folder / "tokenizers").glob("*/tokenizer.json")):
+        tokenizer = Tokenizer.from_file(str(path))
+        added = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
+        lines = [
+            {**vector, "with_special": tokenizer.encode(vector["text"]).ids}
+            for vector in vectors(tokenizer, added[:40], seed=7, count=2000)
+        ]
+        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+        path.with_name("vectors.jsonl").write_text(text)
+        print(f"{path.parent.name}: {len(lines)} texts", flush=True)
 
 
 def write(path, text):
@@ -177,9 +209,14 @@ def write(path, text):
 
 def main():
     parser = argparse.ArgumentParser(description="Train the small tokenizers of the tests.")
-    parser.add_argument("--out", type=Path, required=True, help="folder for the files")
+    parser.add_argument("--out", type=Path, help="folder for the files")
+    parser.add_argument("--released", type=Path, help="folder of other tokenizers")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"default all: {list(TOKENS)}")
     arguments = parser.parse_args()
+    if arguments.released:
+        return record_released(arguments.released)
+    if not arguments.out:
+        parser.error("--out or --released must be given")
     arguments.out.mkdir(parents=True, exist_ok=True)
     for name in arguments.names or TOKENS:
         tokenizer = trained(name)

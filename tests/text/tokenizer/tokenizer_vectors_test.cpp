@@ -1,6 +1,7 @@
 // Every recorded token-id vector, encoded, decoded and streamed: of the bundled model, of one small
 // vocabulary for each way to split text, and of released vocabularies where ../shared has them.
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 
 #include <gtest/gtest.h>
@@ -8,6 +9,7 @@
 #include "base/json.h"
 #include "base/utf8.h"
 #include "support/paths.h"
+#include "support/released.h"
 #include "text/tokenizer/tiny_tokenizer.h"
 
 namespace moeflux {
@@ -35,6 +37,9 @@ void check_vectors(const Tokenizer& tokenizer, const std::string& path, int n_ex
     const auto decoded = json["decoded"].get<std::string>();
     ASSERT_EQ(tokenizer.encode_markup(json["text"].get<std::string>()), ids) << line;
     ASSERT_EQ(tokenizer.decode(ids), decoded) << line;
+    if (json.contains("with_special")) {
+      ASSERT_EQ(tokenizer.with_special_tokens(ids), json["with_special"].get<Ids>()) << line;
+    }
     if (json.contains("shown")) {
       ASSERT_EQ(tokenizer.decode(ids, true), json["shown"].get<std::string>()) << line;
     }
@@ -63,7 +68,8 @@ TEST_P(SmallTokenizerKinds, AllVectorsAgree) {
 
 INSTANTIATE_TEST_SUITE_P(Text, SmallTokenizerKinds,
                          testing::Values("gpt2", "llama3", "qwen", "gpt4o", "kimi", "deepseek",
-                                         "spm_prepend", "spm_metaspace"),
+                                         "spm_prepend", "spm_metaspace", "spm_replace", "spm_words",
+                                         "neox"),
                          [](const auto& test) { return std::string(test.param); });
 
 // The files of flash-moe are read with the split rule and the normal form of Qwen.
@@ -93,6 +99,8 @@ TEST(SmallTokenizers, TokensAroundATextThatIsNoChat) {
   Ids with_bos{*llama.find_token("<|begin_of_text|>")};
   with_bos.insert(with_bos.end(), hello.begin(), hello.end());
   EXPECT_EQ(llama.with_special_tokens(hello), with_bos);
+  const Tokenizer replace = small_tokenizer("spm_replace");
+  EXPECT_EQ(replace.with_special_tokens({7}), (Ids{*replace.find_token("<bos>"), 7}));
   EXPECT_EQ(small_tokenizer("gpt2").with_special_tokens(hello), hello);
 }
 
@@ -120,6 +128,22 @@ TEST_P(ReleasedTokenizers, AllVectorsAgree) {
 
 INSTANTIATE_TEST_SUITE_P(Real, ReleasedTokenizers, testing::Values("qwen3_5", "deepseek_v3"),
                          [](const auto& test) { return std::string(test.param); });
+
+TEST(ReleasedTokenizers, OfAFolder) {
+  const std::string folder = test::released_folder();
+  if (folder.empty()) GTEST_SKIP() << "SKIP: MOEFLUX_RELEASED names no folder";
+  int n = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder + "/tokenizers")) {
+    const std::string path = entry.path().string();
+    SCOPED_TRACE(path);
+    const std::string config = path + "/tokenizer_config.json";
+    check_vectors(Tokenizer::from_json_file(path + "/tokenizer.json",
+                                            std::filesystem::exists(config) ? config : ""),
+                  path + "/vectors.jsonl", 2000);
+    ++n;
+  }
+  EXPECT_GT(n, 0);
+}
 
 // Ids, flags and chat pieces of Qwen3.5 that other parts of the project rely on, and its export to
 // tokenizer.bin.
