@@ -1,9 +1,12 @@
 """Render the chat templates of the tests with Jinja2, configured as transformers configures it.
 
     python3 make_template_cases.py ../../tests/data/templates
+    python3 make_template_cases.py FOLDER --released
 
 Reads every *.jinja of the folder and the template of the bundled model; writes cases.jsonl.xz there:
-one template and chat a line, with `rendered` or `error`. Needs the Python package Jinja2 (3.1).
+one template and chat a line, with `rendered` or `error`. With --released the bundled model is left
+out, templates are compiled by transformers itself where it is installed, and cases.jsonl is plain:
+the test ReleasedTemplates reads such a folder. Needs the Python package Jinja2 (3.1).
 """
 
 import argparse
@@ -54,6 +57,24 @@ def environment():
     return made
 
 
+def compiler(released):
+    """From the text of a template to the compiled one."""
+    if released:
+        try:
+            from transformers.utils.chat_template_utils import _compile_jinja_template
+        except ImportError:
+            print("transformers is not installed: the environment of this file is used")
+        else:
+
+            def compiled(text):
+                template = _compile_jinja_template(text)
+                template.globals["strftime_now"] = NOW.strftime
+                return template
+
+            return compiled
+    return environment().from_string
+
+
 def said(role, content, **more):
     return {"role": role, "content": content, **more}
 
@@ -94,6 +115,47 @@ TOOLS = [
         },
     },
 ]
+KINDS = [  # schemas and values of every kind
+    {
+        "type": "function",
+        "function": {
+            "name": "plan",
+            "description": "Plans.\nOn two lines.",
+            "parameters": {
+                "type": "object",
+                "properties": {
+                    "steps": {
+                        "type": "array",
+                        "items": {
+                            "type": "object",
+                            "properties": {"name": {"type": "string"}, "cost": {"type": "number"}},
+                            "required": ["name"],
+                        },
+                        "description": "What to do",
+                    },
+                    "names": {"type": "array", "items": {"type": "string"}, "nullable": True},
+                    "way": {"oneOf": [{"type": "string", "description": "a word"}, {"type": "integer"}]},
+                    "where": {"type": "object", "properties": {"x": {"type": "number", "default": 0.5}}},
+                    "anything": {},
+                    "sure": {"type": "boolean", "default": False, "description": "or not"},
+                    "note": {"type": "string", "nullable": True, "default": "none"},
+                },
+                "required": ["steps", "where"],
+            },
+            "response": {"type": "object", "description": "A plan."},
+        },
+    },
+    *TOOLS,
+]
+ALL_KINDS = {
+    "steps": [{"name": "a", "cost": 1.5}, {"name": "\u00fc\"\\"}],
+    "names": [],
+    "way": 3,
+    "where": {"x": -0.25, "y": None, "deep": {"z": [True, [1, 2.0, 1e20]]}},
+    "anything": None,
+    "sure": True,
+    "note": "one\ntwo </tool_call> <b>",
+}
 ASK = said("user", "How is the weather in Łódź?")
 CALL = said("assistant", "", tool_calls=[call("weather", place="Łódź", days=[1, 2], exact=True)])
 TWO_CALLS = said(
@@ -203,19 +265,64 @@ CASES = {
     },
     "unicode": {"messages": [said("user", "  \u00a0日本語 e\u0301 😀 \u2028 <b>&amp;</b> \\n {{ x }} ")]},
     "date": {"messages": [said("user", "Day?")], "date_string": "3 Mar 2026", "reasoning_effort": "high"},
+    "kinds": {
+        "messages": [said("user", "Plan"), said("assistant", "", tool_calls=[call("plan", **ALL_KINDS)])],
+        "tools": KINDS,
+    },
+    "thinking-field": {
+        "messages": [
+            said("user", "One"),
+            said("assistant", "Two", thinking="First."),
+            ASK,
+            {**CALL, "thinking": "I must look."},
+            result("grey"),
+        ],
+        "tools": TOOLS,
+    },
+    "thinking-field-last": {
+        "messages": [said("user", "One"), said("assistant", "Two", thinking="First.")],
+        "add_generation_prompt": False,
+    },
+    "call-text-thought": {
+        "messages": [ASK, {**TWO_CALLS, "reasoning_content": "Hm.", "thinking": "Hm."}, result("grey")],
+        "tools": TOOLS,
+    },
+    "rounds": {
+        "messages": [
+            ASK,
+            {**CALL, "reasoning_content": "One."},
+            result("grey"),
+            {**CALL, "reasoning_content": "Two.", "content": "Once more."},
+            result({"sky": ["grey", None], "n": 1.0}),
+        ],
+        "tools": TOOLS,
+    },
+    "kept-thoughts": {
+        "messages": [
+            said("user", "One"),
+            said("assistant", "Two", reasoning_content=" First. "),
+            said("user", "Three/nothink"),
+        ],
+        "clear_thinking": False,
+        "drop_thinking": False,
+        "preserve_thinking": True,
+        "enable_thinking": True,
+        "thinking": True,
+    },
+    "effort-max": {"messages": [said("user", "Hard")], "reasoning_effort": "max", "thinking": True},
     "built-in": {
         "messages": [ASK, said("assistant", "", tool_calls=[call("weather", place="Rome")])],
-        "builtin_tools": ["interpreter", "weather"],
+        "builtin_tools": ["interpreter", "weather", "browser", "python"],
         "tools_in_user_message": False,
         "custom_tools": TOOLS[1:],
     },
 }
 
 
-def cases(folder):
-    env = environment()
-    for path in [*sorted(folder.glob("*.jinja")), DEMO]:
-        template = env.from_string(path.read_text())
+def cases(folder, released):
+    compiled = compiler(released)
+    for path in [*sorted(folder.glob("*.jinja")), *([] if released else [DEMO])]:
+        template = compiled(path.read_text())
         name = "demo" if path == DEMO else path.stem
         for label, given in CASES.items():
             basic = {"add_generation_prompt": True, "bos_token": "<s>", "eos_token": "</s>"}
@@ -233,10 +340,15 @@ def cases(folder):
 def main():
     parser = argparse.ArgumentParser(description="Render the templates of the tests.")
     parser.add_argument("folder", type=Path, help="where the templates are")
-    folder = parser.parse_args().folder
-    lines = list(cases(folder))
+    parser.add_argument("--released", action="store_true", help="a folder of other templates")
+    arguments = parser.parse_args()
+    folder = arguments.folder
+    lines = list(cases(folder, arguments.released))
     text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-    (folder / "cases.jsonl.xz").write_bytes(lzma.compress(text.encode(), preset=9))
+    if arguments.released:
+        (folder / "cases.jsonl").write_text(text)
+    else:
+        (folder / "cases.jsonl.xz").write_bytes(lzma.compress(text.encode(), preset=9))
     refused = sum("error" in line for line in lines)
     print(f"{len(lines)} cases, of which {refused} are refused")
 
