@@ -16,13 +16,23 @@ namespace {
 
 CallShape tagged_shape(ReplyFormat format) {
   const TaggedMarkup& markup = tagged_markup(format);
+  if (format == ReplyFormat::Glm || format == ReplyFormat::GlmCompact) {
+    const std::string line_end = format == ReplyFormat::Glm ? "\n" : "";
+    return {.block_begin = std::string(markup.block_begin),
+            .before_name = {},
+            .after_name = line_end,
+            .after_arguments = {},
+            .between = line_end,
+            .block_end = std::string(markup.block_end),
+            .calls_share_block = false};
+  }
   return {.block_begin = fmt::format("{}\n", markup.block_begin),
           .before_name = std::string(markup.function_begin),
           .after_name = fmt::format("{}\n", markup.function_open),
           .after_arguments = std::string(markup.function_end),
           .between = "\n",
           .block_end = fmt::format("\n{}", markup.block_end),
-          .calls_share_block = format == ReplyFormat::DeepSeekXml};
+          .calls_share_block = format != ReplyFormat::QwenXml};
 }
 
 CallShape marked_shape(ReplyFormat format) {
@@ -69,7 +79,6 @@ const TaggedMarkup& tagged_markup(ReplyFormat format) {
       .parameter_open = ">",
       .parameter_end = "</parameter>",
       .lines = true,
-      .names_string = false,
   };
   static constexpr TaggedMarkup kDeepSeek{
       .block_begin = "<" BAR "DSML" BAR "function_calls>",
@@ -80,11 +89,68 @@ const TaggedMarkup& tagged_markup(ReplyFormat format) {
       .parameter_begin = "<" BAR "DSML" BAR "parameter name=\"",
       .parameter_open = "\">",
       .parameter_end = "</" BAR "DSML" BAR "parameter>",
-      .lines = false,
       .names_string = true,
   };
-  MOEFLUX_ASSERT(format == ReplyFormat::QwenXml || format == ReplyFormat::DeepSeekXml);
-  return format == ReplyFormat::QwenXml ? kQwen : kDeepSeek;
+  static constexpr TaggedMarkup kDeepSeekV4 = [] {
+    TaggedMarkup markup = kDeepSeek;
+    markup.block_begin = "<" BAR "DSML" BAR "tool_calls>";
+    markup.block_end = "</" BAR "DSML" BAR "tool_calls>";
+    return markup;
+  }();
+  static constexpr TaggedMarkup kMiniMax{
+      .block_begin = "<minimax:tool_call>",
+      .block_end = "</minimax:tool_call>",
+      .function_begin = "<invoke name=\"",
+      .function_open = "\">",
+      .function_end = "</invoke>",
+      .parameter_begin = "<parameter name=\"",
+      .parameter_open = "\">",
+      .parameter_end = "</parameter>",
+  };
+  static constexpr TaggedMarkup kGlm{
+      .block_begin = kToolCallBegin,
+      .block_end = kToolCallEnd,
+      .function_begin = {},
+      .function_open = {},
+      .function_end = {},
+      .parameter_begin = "<arg_key>",
+      .parameter_open = "</arg_key>",
+      .parameter_end = "</arg_value>",
+      .value_open = "<arg_value>",
+  };
+  switch (format) {
+    case ReplyFormat::DeepSeekXml:
+      return kDeepSeek;
+    case ReplyFormat::DeepSeekV4:
+      return kDeepSeekV4;
+    case ReplyFormat::MiniMax:
+      return kMiniMax;
+    case ReplyFormat::Glm:
+    case ReplyFormat::GlmCompact:
+      return kGlm;
+    default:
+      MOEFLUX_ASSERT(format == ReplyFormat::QwenXml);
+      return kQwen;
+  }
+}
+
+bool is_tagged(ReplyFormat format) {
+  switch (format) {
+    case ReplyFormat::QwenXml:
+    case ReplyFormat::DeepSeekXml:
+    case ReplyFormat::DeepSeekV4:
+    case ReplyFormat::MiniMax:
+    case ReplyFormat::Glm:
+    case ReplyFormat::GlmCompact:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool is_marked(ReplyFormat format) {
+  return format == ReplyFormat::DeepSeek || format == ReplyFormat::DeepSeekFenced ||
+         format == ReplyFormat::Kimi;
 }
 
 const MarkedMarkup& marked_markup(ReplyFormat format) {
@@ -104,55 +170,38 @@ const MarkedMarkup& marked_markup(ReplyFormat format) {
       .call_end = "<|tool_call_end|>",
       .numbered = true,
   };
-  MOEFLUX_ASSERT(format == ReplyFormat::DeepSeek || format == ReplyFormat::DeepSeekFenced ||
-                 format == ReplyFormat::Kimi);
+  MOEFLUX_ASSERT(is_marked(format));
   return format == ReplyFormat::Kimi ? kKimi : kDeepSeek;
 }
 
 CallMarkers call_markers(ReplyFormat format) {
-  switch (format) {
-    case ReplyFormat::Plain:
-      break;
-    case ReplyFormat::Hermes:
-      return {{std::string(kToolCallBegin)}, {std::string(kToolCallEnd)}};
-    case ReplyFormat::QwenXml:
-    case ReplyFormat::DeepSeekXml: {
-      const TaggedMarkup& markup = tagged_markup(format);
-      return {{std::string(markup.block_begin), std::string(markup.function_begin)},
-              {std::string(markup.block_end)}};
-    }
-    case ReplyFormat::DeepSeek:
-    case ReplyFormat::DeepSeekFenced:
-    case ReplyFormat::Kimi: {
-      const MarkedMarkup& markup = marked_markup(format);
-      return {{std::string(markup.section_begin), std::string(markup.call_begin)},
-              {std::string(markup.section_end), std::string(markup.call_end)}};
-    }
+  if (is_tagged(format)) {
+    const TaggedMarkup& markup = tagged_markup(format);
+    CallMarkers markers{{std::string(markup.block_begin)}, {std::string(markup.block_end)}};
+    if (!markup.function_begin.empty()) markers.openers.emplace_back(markup.function_begin);
+    return markers;
   }
+  if (is_marked(format)) {
+    const MarkedMarkup& markup = marked_markup(format);
+    return {{std::string(markup.section_begin), std::string(markup.call_begin)},
+            {std::string(markup.section_end), std::string(markup.call_end)}};
+  }
+  if (format == ReplyFormat::Hermes)
+    return {{std::string(kToolCallBegin)}, {std::string(kToolCallEnd)}};
   return {};
 }
 
 CallShape call_shape(ReplyFormat format) {
-  switch (format) {
-    case ReplyFormat::Plain:
-      break;
-    case ReplyFormat::Hermes:
-      return {.block_begin = "<tool_call>\n",
-              .before_name = "{\"name\": \"",
-              .after_name = "\", \"arguments\": ",
-              .after_arguments = "}",
-              .between = "\n",
-              .block_end = "\n</tool_call>",
-              .calls_share_block = false};
-    case ReplyFormat::QwenXml:
-    case ReplyFormat::DeepSeekXml:
-      return tagged_shape(format);
-    case ReplyFormat::DeepSeek:
-    case ReplyFormat::DeepSeekFenced:
-    case ReplyFormat::Kimi:
-      return marked_shape(format);
-  }
-  return {};
+  if (is_tagged(format)) return tagged_shape(format);
+  if (is_marked(format)) return marked_shape(format);
+  if (format != ReplyFormat::Hermes) return {};
+  return {.block_begin = "<tool_call>\n",
+          .before_name = "{\"name\": \"",
+          .after_name = "\", \"arguments\": ",
+          .after_arguments = "}",
+          .between = "\n",
+          .block_end = "\n</tool_call>",
+          .calls_share_block = false};
 }
 
 Cursor::Match Cursor::match(std::string_view what) const {
@@ -213,20 +262,9 @@ const Json* find_tool(const Json& tools, std::string_view name) {
 
 std::unique_ptr<CallReader> make_call_reader(ReplyFormat format, std::size_t opener,
                                              const Json& tools) {
-  switch (format) {
-    case ReplyFormat::Plain:
-      break;
-    case ReplyFormat::Hermes:
-      return make_hermes_reader();
-    case ReplyFormat::QwenXml:
-    case ReplyFormat::DeepSeekXml:
-      return make_tagged_reader(format, opener, tools);
-    case ReplyFormat::DeepSeek:
-    case ReplyFormat::DeepSeekFenced:
-    case ReplyFormat::Kimi:
-      return make_marked_reader(format, opener);
-  }
-  return nullptr;
+  if (is_tagged(format)) return make_tagged_reader(format, opener, tools);
+  if (is_marked(format)) return make_marked_reader(format, opener);
+  return make_hermes_reader();
 }
 
 CallStep SteppedReader::read(std::string_view text, bool at_end, ReplyPieces& out) {

@@ -33,10 +33,14 @@ struct TaggedMarkup {
   std::string_view block_begin, block_end;
   std::string_view function_begin, function_open, function_end;
   std::string_view parameter_begin, parameter_open, parameter_end;
-  bool lines;         // a value stands on lines of its own
-  bool names_string;  // string="true" or "false" in the tag says what a value is
+  // GLM writes NAME right after block_begin and ends the function with the block (the three of the
+  // function are empty), and a tag of its own around the value: it comes after parameter_open.
+  std::string_view value_open = {};
+  bool lines = false;         // a value stands on lines of its own
+  bool names_string = false;  // string="true" or "false" in the tag says what a value is
 };
 const TaggedMarkup& tagged_markup(ReplyFormat format);
+bool is_tagged(ReplyFormat format);
 
 // Calls of a name and JSON arguments with markers around and between:
 //   section_begin (call_begin NAME separator arguments call_end)* section_end
@@ -47,6 +51,7 @@ struct MarkedMarkup {
   bool numbered;  // NAME is written as functions.NAME:INDEX
 };
 const MarkedMarkup& marked_markup(ReplyFormat format);
+bool is_marked(ReplyFormat format);
 
 // How templates write calls, blanks included: what a model is used to, and is made to write.
 struct CallShape {

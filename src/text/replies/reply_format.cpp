@@ -6,16 +6,18 @@
 
 #include "base/error.h"
 #include "text/replies/reply_calls.h"
+#include "text/replies/reply_harmony.h"
 #include "text/replies/reply_json.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace moeflux {
 namespace {
 
-constexpr std::array kFormatsWithCalls = {ReplyFormat::QwenXml, ReplyFormat::Hermes,
-                                          ReplyFormat::DeepSeek, ReplyFormat::DeepSeekXml,
-                                          ReplyFormat::Kimi};
+constexpr std::array kFormatsWithCalls = {
+    ReplyFormat::QwenXml,     ReplyFormat::Hermes, ReplyFormat::Glm,     ReplyFormat::DeepSeek,
+    ReplyFormat::DeepSeekXml, ReplyFormat::Kimi,   ReplyFormat::MiniMax, ReplyFormat::Harmony};
 constexpr std::string_view kRule = "probe_rule";
+constexpr std::string_view kThought = "probe_thought";
 
 Json probe_arguments() {
   return Json{{"place", "probe place"}, {"count", 3}};
@@ -29,6 +31,22 @@ bool reads_probe_call(ReplyFormat format, std::string_view text) {
   return Json::parse(reply.calls[0].arguments, nullptr, false) == probe_arguments();
 }
 
+// Formats that are read alike and written in more than one way.
+ReplyFormat variant_of(ReplyFormat format, std::string_view text) {
+  const auto has = [&](std::string_view what) { return text.find(what) != std::string_view::npos; };
+  switch (format) {
+    case ReplyFormat::DeepSeek:
+      return has("```json") ? ReplyFormat::DeepSeekFenced : format;
+    case ReplyFormat::DeepSeekXml:
+      return has(tagged_markup(ReplyFormat::DeepSeekV4).block_begin) ? ReplyFormat::DeepSeekV4
+                                                                     : format;
+    case ReplyFormat::Glm:
+      return has("</arg_key><arg_value>") ? ReplyFormat::GlmCompact : format;
+    default:
+      return format;
+  }
+}
+
 std::optional<ReplyFormat> format_of_call(const ChatTemplate& chat, Json content) {
   ChatRequest request;
   request.messages = probe_call(std::move(content), probe_arguments(), "probe_result");
@@ -40,11 +58,24 @@ std::optional<ReplyFormat> format_of_call(const ChatTemplate& chat, Json content
   if (question == std::string::npos) return std::nullopt;
   const std::string_view answer = std::string_view(rendered->text).substr(question);
   for (const ReplyFormat format : kFormatsWithCalls) {
-    if (!reads_probe_call(format, answer)) continue;
-    const bool fenced = answer.find("```json") != std::string_view::npos;
-    return format == ReplyFormat::DeepSeek && fenced ? ReplyFormat::DeepSeekFenced : format;
+    if (reads_probe_call(format, answer)) return variant_of(format, answer);
   }
   return std::nullopt;
+}
+
+std::string_view without_blanks_at_end(std::string_view text) {
+  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+// Blanks may follow it. What a user wrote is no markup.
+bool ends_with_markup(const MarkedText& prompt, std::string_view marker) {
+  const std::string_view text = without_blanks_at_end(prompt.text);
+  if (!text.ends_with(marker)) return false;
+  const std::size_t end = text.size(), begin = end - marker.size();
+  return std::none_of(prompt.data.begin(), prompt.data.end(), [&](const MarkedText::Range& data) {
+    return data.begin < end && data.end > begin;
+  });
 }
 
 // A template that cannot show calls may still describe how they are to be written.
@@ -57,9 +88,15 @@ ReplyFormat format_of_description(const ChatTemplate& chat) {
   const auto says = [&](std::string_view what) {
     return rendered->text.find(what) != std::string::npos;
   };
+  if (format_of_prompt(*rendered) == ReplyFormat::Harmony) return ReplyFormat::Harmony;
+  for (const ReplyFormat format :
+       {ReplyFormat::MiniMax, ReplyFormat::DeepSeekV4, ReplyFormat::DeepSeekXml}) {
+    if (says(tagged_markup(format).block_begin)) return format;
+  }
+  if (says(tagged_markup(ReplyFormat::Glm).parameter_begin))
+    return variant_of(ReplyFormat::Glm, rendered->text);
   if (says(tagged_markup(ReplyFormat::QwenXml).function_begin)) return ReplyFormat::QwenXml;
   if (says(kToolCallBegin)) return ReplyFormat::Hermes;
-  if (says(tagged_markup(ReplyFormat::DeepSeekXml).block_begin)) return ReplyFormat::DeepSeekXml;
   if (says(marked_markup(ReplyFormat::DeepSeek).call_begin)) return ReplyFormat::DeepSeek;
   if (says(marked_markup(ReplyFormat::Kimi).call_begin)) return ReplyFormat::Kimi;
   return ReplyFormat::Plain;
@@ -72,6 +109,39 @@ bool takes_late_system(const ChatTemplate& chat) {
                    probe_message("system", kRule), probe_message("user", kProbeQuestion)});
   const std::optional<MarkedText> rendered = chat.probe(request);
   return rendered && rendered->text.find(kRule) != std::string::npos;
+}
+
+// Whether the template shows `text` when it is given these messages.
+bool shows(const ChatTemplate& chat, Json messages, std::string_view text) {
+  const std::optional<MarkedText> rendered =
+      chat.probe({.messages = std::move(messages), .tools = probe_tools()});
+  return rendered && rendered->text.find(text) != std::string::npos;
+}
+
+// What it makes of calls and of the thoughts beside them.
+void find_call_forms(const ChatTemplate& chat, ReplyProfile& profile) {
+  const Json content = profile.null_content ? Json(nullptr) : Json("");
+  const Json calls = probe_call(content, probe_arguments(), "probe_result");
+  Json two = calls;
+  Json second = two[1]["tool_calls"][0];
+  second["id"] = "call00002";
+  second["function"]["arguments"]["place"] = "second_place";
+  two[1]["tool_calls"].push_back(std::move(second));
+  Json result = two[2];
+  result["tool_call_id"] = "call00002";
+  two.push_back(std::move(result));
+  profile.one_call = shows(chat, calls, "probe place") &&
+                     !(shows(chat, two, "probe place") && shows(chat, two, "second_place"));
+
+  for (const char* field : {"reasoning_content", "thinking", "reasoning"}) {
+    Json thoughtful = calls;
+    thoughtful[1][field] = kThought;
+    if (!shows(chat, thoughtful, kThought)) continue;
+    profile.thought_field = field;
+    thoughtful[1]["content"] = "probe_text";
+    profile.thought_and_text = shows(chat, std::move(thoughtful), "probe_text");
+    return;
+  }
 }
 
 std::optional<MarkedText> prompt(const ChatTemplate& chat, std::optional<bool> thinking) {
@@ -88,6 +158,7 @@ void find_thinking(const ChatTemplate& chat, ReplyProfile& profile) {
   for (const auto* one : {&as_it_is, &on, &off}) {
     if (*one && (*one)->text.find(kThoughtBegin) != std::string::npos) profile.thinks = true;
   }
+  profile.thinks = profile.thinks || profile.format == ReplyFormat::Harmony;
   profile.opens_thought = as_it_is && prompt_opens_thought(*as_it_is);
   profile.can_switch_off = off && on && !prompt_opens_thought(*off) && off->text != on->text;
 }
@@ -103,6 +174,7 @@ ReplyProfile detect_reply_profile(const ChatTemplate& chat) {
     profile.null_content = format.has_value();
   }
   profile.format = format ? *format : format_of_description(chat);
+  find_call_forms(chat, profile);
   profile.late_system = takes_late_system(chat);
   find_thinking(chat, profile);
   return profile;
@@ -122,8 +194,18 @@ std::string_view to_string(ReplyFormat format) {
       return "deepseek_fenced";
     case ReplyFormat::DeepSeekXml:
       return "deepseek_xml";
+    case ReplyFormat::DeepSeekV4:
+      return "deepseek_v4";
     case ReplyFormat::Kimi:
       return "kimi";
+    case ReplyFormat::Glm:
+      return "glm";
+    case ReplyFormat::GlmCompact:
+      return "glm_compact";
+    case ReplyFormat::MiniMax:
+      return "minimax";
+    case ReplyFormat::Harmony:
+      return "harmony";
   }
   return "?";
 }
@@ -133,7 +215,14 @@ std::vector<TokenId> special_marker_tokens(ReplyFormat format, const Tokenizer& 
   std::string markup =
       fmt::format("{} {} {} {} {} {} {}", kThoughtBegin, kThoughtEnd, shape.block_begin,
                   shape.before_name, shape.after_name, shape.after_arguments, shape.block_end);
-  if (format == ReplyFormat::DeepSeekXml) markup += tagged_markup(format).parameter_end;
+  if (is_tagged(format)) {
+    const TaggedMarkup& tags = tagged_markup(format);
+    markup += fmt::format(" {} {} {} {}", tags.parameter_begin, tags.parameter_open,
+                          tags.value_open, tags.parameter_end);
+  } else if (format == ReplyFormat::Harmony) {
+    markup = fmt::format("{} {} {} {} {}", kHarmonyStart, kHarmonyChannel, kHarmonyConstrain,
+                         kHarmonyMessage, kHarmonyEnd);
+  }
   std::vector<TokenId> tokens;
   for (const AddedToken& token : tokenizer.added_tokens()) {
     if (token.special && markup.find(token.content) != std::string::npos) {
@@ -143,14 +232,30 @@ std::vector<TokenId> special_marker_tokens(ReplyFormat format, const Tokenizer& 
   return tokens;
 }
 
+ReplyFormat format_without_calls(ReplyFormat format) {
+  return format == ReplyFormat::Harmony ? format : ReplyFormat::Plain;
+}
+
+void adapt_thinking_variables(ReplyFormat format, Json& variables) {
+  if (format != ReplyFormat::Harmony) return;
+  const auto is = [&](const char* name, const Json& value) {
+    return variables.contains(name) && variables[name] == value;
+  };
+  Json& effort = variables["reasoning_effort"];
+  if (effort.is_null() && is("enable_thinking", false)) effort = "low";
+  if (effort == "none" || effort == "minimal") effort = "low";
+  if (effort == "xhigh" || effort == "max") effort = "high";
+  if (effort.is_null()) variables.erase("reasoning_effort");
+}
+
+ReplyFormat format_of_prompt(const MarkedText& prompt) {
+  return ends_with_markup(prompt, kHarmonyTurn) || ends_with_markup(prompt, kHarmonyThought)
+             ? ReplyFormat::Harmony
+             : ReplyFormat::Plain;
+}
+
 bool prompt_opens_thought(const MarkedText& prompt) {
-  std::size_t end = prompt.text.size();
-  while (end > 0 && is_blank(prompt.text[end - 1])) --end;
-  if (!std::string_view(prompt.text).substr(0, end).ends_with(kThoughtBegin)) return false;
-  const std::size_t begin = end - kThoughtBegin.size();
-  return std::none_of(prompt.data.begin(), prompt.data.end(), [&](const MarkedText::Range& data) {
-    return data.begin < end && data.end > begin;
-  });
+  return ends_with_markup(prompt, kThoughtBegin) || ends_with_markup(prompt, kHarmonyThought);
 }
 
 }  // namespace moeflux

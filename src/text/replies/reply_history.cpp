@@ -1,8 +1,10 @@
 #include "text/replies/reply_history.h"
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 
@@ -13,6 +15,9 @@ namespace {
 std::string at(const std::string& parent, std::string_view list, std::size_t index) {
   return fmt::format("{}{}{}[{}]", parent, parent.empty() ? "" : ".", list, index);
 }
+
+// Where clients write what a model has thought, as servers give it to them.
+constexpr const char* kThoughtFields[] = {"reasoning_content", "reasoning", "thinking"};
 
 const Json* find(const Json& object, const char* key) {
   const auto found = object.find(key);
@@ -155,6 +160,7 @@ class MessageNormalizer {
   }
 
   Json take() {
+    if (profile_.one_call) split_calls();
     for (Json& message : messages_) profile_.forms.apply(message);
     return std::move(messages_);
   }
@@ -174,17 +180,19 @@ class MessageNormalizer {
 
   void add_assistant(const Json& message, const std::string& where) {
     Json calls = calls_of(message, profile_.forms.arguments, where);
-    const bool says_something_else = !calls.empty() || find(message, "refusal") != nullptr ||
-                                     find(message, "reasoning") != nullptr ||
-                                     find(message, "reasoning_content") != nullptr;
+    const auto thought_key =
+        std::find_if(std::begin(kThoughtFields), std::end(kThoughtFields),
+                     [&](const char* key) { return find(message, key) != nullptr; });
+    const bool thinks = thought_key != std::end(kThoughtFields);
+    const bool says_something_else =
+        !calls.empty() || thinks || find(message, "refusal") != nullptr;
     Json result =
         Json{{"role", "assistant"}, {"content", content_of(message, where, says_something_else)}};
-    for (const char* key : {"reasoning_content", "reasoning"}) {
-      const Json* thought = find(message, key);
-      if (thought == nullptr) continue;
-      if (!thought->is_string()) fail(Errc::BadInput, "{}: \"{}\" must be a string", where, key);
-      result["reasoning_content"] = *thought;
-      break;
+    if (thinks) {
+      const Json& thought = message.at(*thought_key);
+      if (!thought.is_string())
+        fail(Errc::BadInput, "{}: \"{}\" must be a string", where, *thought_key);
+      add_thought(thought, !calls.empty(), result);
     }
     if (!calls.empty()) {
       for (const Json& call : calls) {
@@ -194,6 +202,55 @@ class MessageNormalizer {
       result["tool_calls"] = std::move(calls);
     }
     messages_.push_back(std::move(result));
+  }
+
+  void add_thought(const Json& thought, bool has_calls, Json& to) const {
+    Json& field = to[profile_.thought_field];
+    field = thought;
+    if (!has_calls || profile_.thought_and_text || is_empty(to["content"]) || is_empty(thought))
+      return;
+    field = thought.get<std::string>() + "\n\n" + text_of(to["content"]);
+    to["content"] = "";
+  }
+
+  // Messages of one call each, every one followed by its results.
+  void split_calls() {
+    Json split = Json::array();
+    for (std::size_t i = 0; i < messages_.size();) {
+      Json message = std::move(messages_[i++]);
+      if (!message.contains("tool_calls") || message["tool_calls"].size() < 2) {
+        split.push_back(std::move(message));
+        continue;
+      }
+      std::vector<Json> results;
+      while (i < messages_.size() && messages_[i]["role"] == "tool")
+        results.push_back(std::move(messages_[i++]));
+      const Json calls = std::exchange(message["tool_calls"], Json::array());
+      for (std::size_t c = 0; c < calls.size(); ++c) {
+        message["tool_calls"] = Json::array({calls[c]});
+        split.push_back(message);
+        message =
+            Json{{"role", "assistant"}, {"content", profile_.null_content ? Json() : Json("")}};
+        take_results(calls[c], c + 1 == calls.size(), results, split);
+      }
+    }
+    messages_ = std::move(split);
+  }
+
+  // Moves the results of a call, or all that are left; one without an id is the next call's.
+  static void take_results(const Json& call, bool is_last, std::vector<Json>& from, Json& to) {
+    bool may_take_unnamed = true;
+    for (auto result = from.begin(); result != from.end();) {
+      const bool unnamed = !result->contains("tool_call_id") || !call.contains("id");
+      const bool fits = unnamed ? std::exchange(may_take_unnamed, false)
+                                : (*result)["tool_call_id"] == call["id"];
+      if (!fits && !is_last) {
+        ++result;
+        continue;
+      }
+      to.push_back(std::move(*result));
+      result = from.erase(result);
+    }
   }
 
   void add_tool(const Json& message, const std::string& where) {

@@ -7,12 +7,13 @@
 namespace moeflux {
 
 // What clients may send: roles system, developer, user, assistant, tool, function; content as text
-// or text parts, or none beside calls; arguments of calls as text or object; `reasoning` or
-// `reasoning_content`; the old `function_call`.
+// or text parts, or none beside calls; arguments of calls as text or object; `reasoning_content`,
+// `reasoning` or `thinking`; the old `function_call`.
 //
 // What comes back: roles system, user, assistant, tool; content as text or an array of {"type":
 // "text", "text"}; tool_calls as {"id", "type", "function": {"name", "arguments"}}; both in the
-// forms of the profile; reasoning_content; tool messages with the "name" of the call they answer.
+// forms of the profile; thoughts in its thought_field; one call a message where it has one_call;
+// tool messages with the "name" of the call they answer.
 // The first system messages become one. Throws BadInput naming message and field.
 Json normalize_messages(const Json& messages, const ReplyProfile& profile = {});
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "text/replies/reply_calls.h"
+#include "text/replies/reply_harmony.h"
 #include "text/replies/reply_json.h"
 
 namespace moeflux {
@@ -359,6 +360,7 @@ void Parser::settle(ReplyPieces& out) {
 }  // namespace
 
 std::unique_ptr<ReplyParser> make_reply_parser(ReplyFormat format, const ReplyOptions& options) {
+  if (format == ReplyFormat::Harmony) return make_harmony_parser(options);
   return std::make_unique<Parser>(format, options);
 }
 

@@ -50,7 +50,12 @@ enum class ReplyFormat {
   DeepSeek,        // markers around a name and JSON (V3.1)
   DeepSeekFenced,  // the same with ```json around the JSON (V3, R1); read like DeepSeek
   DeepSeekXml,     // <DSML invoke name="NAME"><DSML parameter name="KEY" string="true">, with bars
+  DeepSeekV4,      // the same in a block of another name
   Kimi,            // <|tool_call_begin|>functions.NAME:0<|tool_call_argument_begin|>{...}
+  Glm,             // <tool_call>NAME, and lines of <arg_key>KEY</arg_key>, <arg_value>value ...
+  GlmCompact,      // the same without line ends; read like Glm
+  MiniMax,         // <minimax:tool_call><invoke name="NAME"><parameter name="KEY">value ...
+  Harmony,         // messages in channels; calls are messages to functions.NAME
 };
 
 struct ReplyOptions {

@@ -24,13 +24,14 @@ class TaggedReader final : public SteppedReader {
         bare_(in_function) {}
 
  private:
-  enum class State { Block, Name, Body, Key, Value, AfterFunction };
+  enum class State { Block, Name, Body, Key, ValueOpen, Value, AfterFunction };
 
   Move step(Cursor& cursor, ReplyPieces& out) override;
   Move block(Cursor& cursor);
   Move name(Cursor& cursor);
   Move body(Cursor& cursor, ReplyPieces& out);
   Move key(Cursor& cursor, ReplyPieces& out);
+  Move value_open(Cursor& cursor, ReplyPieces& out);
   Move value(Cursor& cursor, ReplyPieces& out);
   Move after_function(Cursor& cursor);
 
@@ -38,7 +39,8 @@ class TaggedReader final : public SteppedReader {
   Move end_call(bool complete, ReplyPieces& out);
   void announce(ReplyPieces& out);
   bool read_tag_name(Cursor& cursor, std::string_view open, std::string& found, Move& move) const;
-  void begin_value(unsigned types, ReplyPieces& out);
+  bool read_bare_name(Cursor& cursor, Move& move);
+  void begin_value(ReplyPieces& out);
 
   // How a value may end at a place: what is part of the ending there, and whether it does.
   struct Ending {
@@ -60,6 +62,7 @@ class TaggedReader final : public SteppedReader {
   std::set<std::string> keys_;  // so far
 
   std::string key_;
+  unsigned types_ = kJsonString;  // that its value may have
   TextValueWriter value_{kJsonString};
   bool at_value_begin_ = false;
 };
@@ -74,6 +77,8 @@ SteppedReader::Move TaggedReader::step(Cursor& cursor, ReplyPieces& out) {
       return body(cursor, out);
     case State::Key:
       return key(cursor, out);
+    case State::ValueOpen:
+      return value_open(cursor, out);
     case State::Value:
       return value(cursor, out);
     case State::AfterFunction:
@@ -97,7 +102,12 @@ bool TaggedReader::read_tag_name(Cursor& cursor, std::string_view open, std::str
                                  Move& move) const {
   const std::string_view rest = cursor.rest();
   const std::size_t end = rest.find(open);
-  const std::string_view text = rest.substr(0, end);
+  std::string_view text = rest.substr(0, end);
+  if (end == std::string_view::npos) {  // `open` may have begun
+    const std::size_t last = text.rfind(open.front());
+    if (last != std::string_view::npos && open.starts_with(text.substr(last)))
+      text = text.substr(0, last);
+  }
   const bool fits =
       text.size() <= kMaxName && text.find_first_of("<\r\n") == std::string_view::npos;
   move =
@@ -110,9 +120,29 @@ bool TaggedReader::read_tag_name(Cursor& cursor, std::string_view open, std::str
   return true;
 }
 
+// A name without a tag of its own, up to the end of the line or the next tag.
+bool TaggedReader::read_bare_name(Cursor& cursor, Move& move) {
+  cursor.skip_blanks();
+  const std::string_view rest = cursor.rest();
+  const std::size_t end = rest.find_first_of("<\r\n");
+  std::string_view text = rest.substr(0, end);
+  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
+  const bool fits =
+      text.size() <= kMaxName && text.find_first_of(" \t\"'{}[]()") == std::string_view::npos;
+  move =
+      fits && end == std::string_view::npos && !cursor.at_end() ? Move::NeedMore : Move::NotACall;
+  if (!fits || end == std::string_view::npos || text.empty()) return false;
+  name_ = text;
+  cursor.advance(end);
+  return true;
+}
+
 SteppedReader::Move TaggedReader::name(Cursor& cursor) {
   Move move;
-  if (!read_tag_name(cursor, markup_.function_open, name_, move)) return move;
+  const bool found = markup_.function_begin.empty()
+                         ? read_bare_name(cursor, move)
+                         : read_tag_name(cursor, markup_.function_open, name_, move);
+  if (!found) return move;
   const Json* function = find_tool(tools_, name_);
   if (bare_ && function == nullptr) return Move::NotACall;
   parameters_ = &parameters_schema(function);
@@ -126,6 +156,7 @@ SteppedReader::Move TaggedReader::body(Cursor& cursor, ReplyPieces& out) {
   bool partial = cursor.empty() && !cursor.at_end();
   for (const std::string_view tag :
        {markup_.parameter_begin, markup_.function_end, markup_.block_end}) {
+    if (tag.empty()) continue;
     const Cursor::Match match = cursor.match(tag);
     partial = partial || match == Cursor::Match::NeedMore;
     if (match != Cursor::Match::Yes) continue;
@@ -150,17 +181,37 @@ SteppedReader::Move TaggedReader::key(Cursor& cursor, ReplyPieces& out) {
     if (!cursor.at_end()) add_content(out, markup_.parameter_begin);
     return move;
   }
-  unsigned types = kJsonString;
+  types_ = kJsonString;
   if (markup_.names_string) {
     // KEY" string="true, the quotes at both ends being gone.
     const std::size_t end = key_.find('"');
     const std::string attributes = end == std::string::npos ? "" : key_.substr(end);
     key_.resize(std::min(end, key_.size()));
-    if (attributes.ends_with("false")) types = kJsonAny;
+    if (attributes.ends_with("false")) types_ = kJsonAny;
   } else {
-    types = parameter_types(*parameters_, key_);
+    types_ = parameter_types(*parameters_, key_);
   }
-  begin_value(types, out);
+  if (markup_.value_open.empty()) {
+    begin_value(out);
+  } else {
+    state_ = State::ValueOpen;
+  }
+  return Move::On;
+}
+
+SteppedReader::Move TaggedReader::value_open(Cursor& cursor, ReplyPieces& out) {
+  cursor.skip_blanks();
+  const Cursor::Match match = cursor.match(markup_.value_open);
+  if (match == Cursor::Match::NeedMore) return Move::NeedMore;
+  if (match == Cursor::Match::No) {
+    const Move move = fail_call(cursor, out);
+    if (!cursor.at_end())
+      add_content(out,
+                  fmt::format("{}{}{}", markup_.parameter_begin, key_, markup_.parameter_open));
+    return move;
+  }
+  cursor.advance(markup_.value_open.size());
+  begin_value(out);
   return Move::On;
 }
 
@@ -208,6 +259,7 @@ TaggedReader::Ending TaggedReader::ending(std::string_view text, bool at_end) co
   bool partial = false;
   for (const std::string_view tag :
        {markup_.parameter_end, markup_.function_end, markup_.parameter_begin}) {
+    if (tag.empty()) continue;
     const Cursor::Match match = cursor.match(tag);
     partial = partial || match == Cursor::Match::NeedMore;
     if (match != Cursor::Match::Yes) continue;
@@ -228,6 +280,7 @@ TaggedReader::Ending TaggedReader::after_parameter_end(Cursor cursor) const {
   bool partial = false;
   for (const std::string_view tag :
        {markup_.parameter_begin, markup_.function_end, markup_.block_end}) {
+    if (tag.empty()) continue;
     if (cursor.match(tag) == Cursor::Match::Yes) return {Cursor::Match::Yes, n_taken};
     partial = partial || tag.starts_with(cursor.rest());
   }
@@ -266,7 +319,8 @@ SteppedReader::Move TaggedReader::after_function(Cursor& cursor) {
     cursor.advance(markup_.block_end.size());
     return Move::Done;
   }
-  const Cursor::Match next = cursor.match(markup_.function_begin);
+  const Cursor::Match next =
+      markup_.function_begin.empty() ? Cursor::Match::No : cursor.match(markup_.function_begin);
   if (next == Cursor::Match::Yes) {
     cursor.advance(markup_.function_begin.size());
     state_ = State::Name;
@@ -296,12 +350,12 @@ void TaggedReader::announce(ReplyPieces& out) {
   add_arguments(out, "{");
 }
 
-void TaggedReader::begin_value(unsigned types, ReplyPieces& out) {
+void TaggedReader::begin_value(ReplyPieces& out) {
   if (!keys_.empty()) add_arguments(out, ",");
   add_arguments(out, json_string(key_));
   add_arguments(out, ":");
   keys_.insert(key_);
-  value_ = TextValueWriter(types);
+  value_ = TextValueWriter(types_);
   at_value_begin_ = true;
   state_ = State::Value;
 }

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "text/replies/reply_calls.h"
+#include "text/replies/reply_harmony.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace moeflux {
@@ -43,7 +44,10 @@ ThinkingChoice thinking_of_effort(std::string_view effort) {
   if (effort == "none") return {.enabled = false, .effort = {}, .budget = {}};
   for (const Effort& known : kEfforts) {
     if (known.name == effort) {
-      return {.enabled = true, .effort = std::string(effort), .budget = known.budget};
+      return {.enabled = true,
+              .effort = std::string(effort),
+              .budget = known.budget,
+              .budget_is_of_effort = true};
     }
   }
   fail(Errc::BadInput,
@@ -76,6 +80,7 @@ ThinkingChoice read_thinking(const Json& request) {
     const std::int64_t tokens = fields.integer("thinking_budget", -1, kMaxBudget);
     // -1 is how clients say that there is no limit.
     choice.budget = tokens < 0 ? std::nullopt : std::optional(tokens);
+    choice.budget_is_of_effort = false;
   }
   return choice;
 }
@@ -90,13 +95,21 @@ Json thinking_variables(const ThinkingChoice& choice) {
   return variables;
 }
 
+ThoughtMarkers thought_markers(ReplyFormat format, bool calls_may_follow) {
+  if (format != ReplyFormat::Harmony) return {kThoughtBegin, kThoughtEnd, "\n</think>\n\n"};
+  return {kHarmonyThought, kHarmonyEnd,
+          calls_may_follow ? "<|end|><|start|>assistant"
+                           : "<|end|><|start|>assistant<|channel|>final<|message|>"};
+}
+
 ThinkingBudget::ThinkingBudget(const Tokenizer& tokenizer, std::int64_t budget, bool opens_thought,
-                               std::string_view closing)
+                               const ThoughtMarkers& markers)
     : tokenizer_(&tokenizer),
       budget_(std::max<std::int64_t>(budget, 0)),
+      markers_(markers),
       state_(opens_thought ? State::Inside : State::Before) {
-  MOEFLUX_ASSERT(closing.find(kThoughtEnd) != std::string_view::npos);
-  closing_ = tokenizer.encode_markup(closing);
+  MOEFLUX_ASSERT(markers.closing.find(markers.end) != std::string_view::npos);
+  closing_ = tokenizer.encode_markup(markers.closing);
 }
 
 std::optional<TokenId> ThinkingBudget::forced() const {
@@ -147,11 +160,11 @@ void ThinkingBudget::look_for_begin(std::string_view bytes) {
   tail_ += bytes;
   const std::size_t begin = std::min(tail_.find_first_not_of(" \t\r\n"), tail_.size());
   const std::string_view text = std::string_view(tail_).substr(begin);
-  if (text.starts_with(kThoughtBegin)) {
+  if (text.starts_with(markers_.begin)) {
     state_ = State::Inside;
     n_thought_ = 0;
     tail_.clear();
-  } else if (!kThoughtBegin.starts_with(text)) {
+  } else if (!markers_.begin.starts_with(text)) {
     state_ = State::Done;
     tail_.clear();
   }
@@ -159,8 +172,8 @@ void ThinkingBudget::look_for_begin(std::string_view bytes) {
 
 bool ThinkingBudget::tail_ends_thought(std::string_view bytes) {
   tail_ += bytes;
-  if (tail_.find(kThoughtEnd) != std::string::npos) return true;
-  const std::size_t keep = kThoughtEnd.size() - 1;
+  if (tail_.find(markers_.end) != std::string::npos) return true;
+  const std::size_t keep = markers_.end.size() - 1;
   if (tail_.size() > keep) tail_.erase(0, tail_.size() - keep);
   return false;
 }

@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "base/token_id.h"
+#include "text/replies/reply_parser.h"
 
 namespace moeflux {
 
@@ -18,6 +19,7 @@ struct ThinkingChoice {
   std::optional<bool> enabled;         // nothing: as the template has it
   std::optional<std::string> effort;   // "low", "medium", "high", ... for templates that know it
   std::optional<std::int64_t> budget;  // tokens of the thought
+  bool budget_is_of_effort = false;    // nobody has named it
 };
 
 // "none" switches thinking off; "minimal", "low", "medium" and "high" limit it to the budgets in
@@ -33,6 +35,13 @@ ThinkingChoice read_thinking(const Json& request);
 // The variables a template gets for it: enable_thinking, thinking, reasoning_effort.
 Json thinking_variables(const ThinkingChoice& choice);
 
+// What stands around the thoughts of a format, and what has to be written to end one.
+struct ThoughtMarkers {
+  std::string_view begin, end, closing;
+};
+// `calls_may_follow`: a closed thought leaves it open what comes then, where a format says so.
+ThoughtMarkers thought_markers(ReplyFormat format, bool calls_may_follow = false);
+
 // Counts the tokens of a thought, and says which token must come next when it has to end.
 //
 // Before each token: next = forced(). If it has a value, that token is the answer's next one,
@@ -40,9 +49,9 @@ Json thinking_variables(const ThinkingChoice& choice);
 // free_tokens() ahead. in_thought() tells when a grammar for the answer may not apply yet.
 class ThinkingBudget {
  public:
-  // `tokenizer` must outlive this. `closing` is what ends a thought: it must contain "</think>".
+  // `tokenizer` must outlive this.
   ThinkingBudget(const Tokenizer& tokenizer, std::int64_t budget, bool opens_thought,
-                 std::string_view closing = "\n</think>\n\n");
+                 const ThoughtMarkers& markers = thought_markers(ReplyFormat::Plain));
 
   std::optional<TokenId> forced() const;
   void accept(TokenId token);
@@ -58,6 +67,7 @@ class ThinkingBudget {
 
   const Tokenizer* tokenizer_;
   std::int64_t budget_;
+  ThoughtMarkers markers_;
   std::vector<TokenId> closing_;
   State state_;
   std::string tail_;  // the end of the text, long enough to find a marker that comes in pieces

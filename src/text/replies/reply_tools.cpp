@@ -3,8 +3,9 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/utf8.h"
 #include "text/replies/reply_calls.h"
+#include "text/replies/reply_gbnf.h"
+#include "text/replies/reply_harmony.h"
 #include "text/replies/reply_json.h"
 
 namespace moeflux {
@@ -50,107 +51,6 @@ ToolChoice parse_choice(const Json& choice) {
   return choice_of_word(kind);
 }
 
-// ---- pieces of GBNF
-
-std::u32string code_points(std::string_view text) {
-  std::u32string out;
-  for (std::size_t at = 0; at < text.size();) {
-    const Utf8Step step = decode_utf8(text, at);
-    out += step.code_point;
-    at += step.length;
-  }
-  return out;
-}
-
-// The text as a literal, quoted.
-std::string gbnf_literal(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    switch (c) {
-      case '"':
-        out += "\\\"";
-        break;
-      case '\\':
-        out += "\\\\";
-        break;
-      case '\n':
-        out += "\\n";
-        break;
-      case '\r':
-        out += "\\r";
-        break;
-      case '\t':
-        out += "\\t";
-        break;
-      default:
-        if (static_cast<unsigned char>(c) < 0x20) {
-          out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-        } else {
-          out += c;
-        }
-    }
-  }
-  return out + '"';
-}
-
-// Rules of texts that do not contain `end`; the first is NAME-0. They are the states of the
-// automaton that looks for `end`: rule NAME-k has seen its first k characters.
-std::string gbnf_rules_without(const std::string& name, std::string_view end) {
-  const std::u32string pattern = code_points(end);
-  const auto next = [&](std::size_t seen, char32_t c) {
-    std::u32string text = pattern.substr(0, seen) + c;
-    while (!text.empty() && !pattern.starts_with(text)) text.erase(0, 1);
-    return text.size();
-  };
-  std::u32string letters = pattern;
-  std::sort(letters.begin(), letters.end());
-  letters.erase(std::unique(letters.begin(), letters.end()), letters.end());
-
-  std::string rules;
-  for (std::size_t seen = 0; seen < pattern.size(); ++seen) {
-    std::string others, steps;
-    for (const char32_t c : letters) {
-      const std::size_t then = next(seen, c);
-      if (then == 0) continue;
-      const std::string escaped = fmt::format("\\U{:08x}", static_cast<std::uint32_t>(c));
-      others += escaped;
-      if (then < pattern.size()) steps += fmt::format(" | [{}] {}-{}", escaped, name, then);
-    }
-    rules += fmt::format("{}-{} ::= | [^{}] {}-0{}\n", name, seen, others, name, steps);
-  }
-  return rules;
-}
-
-// Rules for parts in any order, each at most once, the demanded ones exactly once. Since a rule is
-// needed for each set of parts that may still come, of more than kMaxParts only the demanded ones
-// are counted, and of more than kMaxDemanded not even they. Returns the name of the rule to begin
-// with; the rules are appended to `rules`.
-constexpr std::size_t kMaxParts = 6, kMaxDemanded = 4;
-std::string gbnf_any_order(const std::string& name, const std::vector<std::string>& demanded,
-                           const std::vector<std::string>& others, std::string& rules) {
-  const bool counts_all = demanded.size() + others.size() <= kMaxParts;
-  const bool counts_demanded = counts_all || demanded.size() <= kMaxDemanded;
-  std::vector<std::string> counted, free;
-  for (const std::string& part : demanded) (counts_demanded ? counted : free).push_back(part);
-  for (const std::string& part : others) (counts_all ? counted : free).push_back(part);
-
-  const auto rule_of = [&](std::size_t left) { return fmt::format("{}{}", name, left); };
-  const std::size_t all = (std::size_t{1} << counted.size()) - 1;
-  const std::size_t needed =
-      counts_demanded ? (std::size_t{1} << demanded.size()) - 1 : std::size_t{0};
-  for (std::size_t left = 0; left <= all; ++left) {  // the parts that may still come, as bits
-    std::vector<std::string> ways;
-    if ((left & needed) == 0) ways.emplace_back("\"\"");
-    for (std::size_t i = 0; i < counted.size(); ++i) {
-      const std::size_t bit = std::size_t{1} << i;
-      if ((left & bit) != 0) ways.push_back(counted[i] + " " + rule_of(left & ~bit));
-    }
-    for (const std::string& part : free) ways.push_back(part + " " + rule_of(left));
-    rules += fmt::format("{} ::= {}\n", rule_of(left), fmt::join(ways, "|"));
-  }
-  return rule_of(all);
-}
-
 // ---- the grammar of calls
 
 // A call that is demanded is written as templates write it. One that a model makes by itself (Auto)
@@ -177,9 +77,6 @@ class ToolGrammarWriter {
 
  private:
   bool is_auto() const { return options_.choice.mode == ToolChoice::Mode::Auto; }
-  bool is_tagged() const {
-    return format_ == ReplyFormat::QwenXml || format_ == ReplyFormat::DeepSeekXml;
-  }
   std::string_view value_end() const { return tagged_markup(format_).parameter_end; }
 
   void add_rule(const std::string& name, const std::string& body) {
@@ -211,7 +108,9 @@ class ToolGrammarWriter {
     const bool many_blocks = !shape_.calls_share_block && options_.parallel;
     const std::string blocks = many_blocks ? "block (" + between + " block)*" : "block";
     if (options_.opens_thought) result_.starts_after = kThoughtEnd;
-    add_rule("root", options_.opens_thought ? "\"\\n\"{0,2} " + blocks : blocks);
+    // GLM's replies begin on a line of their own.
+    const bool on_new_line = options_.opens_thought || format_ == ReplyFormat::Glm;
+    add_rule("root", on_new_line ? "\"\\n\"{0,2} " + blocks : blocks);
   }
 
   // The end of a block: what follows it is not the grammar's matter.
@@ -228,8 +127,11 @@ class ToolGrammarWriter {
       name = json_string(name);
       name = name.substr(1, name.size() - 2);
     }
-    const std::string arguments = is_tagged() ? parameters(rule, parameters_schema(&function))
-                                              : json_arguments(rule, function);
+    const std::string arguments =
+        is_tagged(format_) ? parameters(rule, parameters_schema(&function))
+                           : gbnf_arguments(rule + "-arguments", function,
+                                            is_auto() ? "\"{\" blanks \"}\"" : gbnf_literal("{}"),
+                                            options_.use_schemas, result_.schemas);
     add_rule(rule, fmt::format("{} {} {} {} {}", before_name(), gbnf_literal(name), after_name(),
                                arguments, markup(shape_.after_arguments)));
   }
@@ -257,21 +159,6 @@ class ToolGrammarWriter {
                                   std::string_view key) {
     return fmt::format("{} blanks {} blanks {} blanks \":\" blanks", gbnf_literal(close),
                        gbnf_literal(sign), gbnf_literal(fmt::format("\"{}\"", key)));
-  }
-
-  // ---- arguments as one JSON object
-
-  std::string json_arguments(const std::string& rule, const Json& function) {
-    if (!function.contains("parameters"))
-      return is_auto() ? "\"{\" blanks \"}\"" : gbnf_literal("{}");
-    Json schema = parameters_schema(&function);
-    if (!options_.use_schemas || !allows_object(schema)) schema = Json{{"type", "object"}};
-    if (!schema.contains("type")) schema["type"] = "object";
-    return add_schema(rule + "-arguments", std::move(schema));
-  }
-
-  static bool allows_object(const Json& schema) {
-    return (allowed_types(schema, schema) & kJsonObject) != 0;
   }
 
   std::string add_schema(const std::string& rule, Json schema) {
@@ -315,13 +202,20 @@ class ToolGrammarWriter {
     const TaggedMarkup& markup = tagged_markup(format_);
     if (markup.names_string)
       return is_string ? R"("\" string=\"true\">")" : R"("\" string=\"false\">")";
-    return is_auto() ? gbnf_literal(markup.parameter_open)
-                     : gbnf_literal(fmt::format("{}\n", markup.parameter_open));
+    const std::string open = gbnf_literal(markup.parameter_open);
+    if (!markup.value_open.empty()) {
+      return fmt::format("{} {} {}", open, is_auto() ? "blanks" : gbnf_literal(line_end()),
+                         gbnf_literal(markup.value_open));
+    }
+    return is_auto() || !markup.lines ? open : open + " \"\\n\"";
   }
+  // Of tags that stand on lines of their own.
+  std::string_view line_end() const { return format_ == ReplyFormat::GlmCompact ? "" : "\n"; }
   std::string parameter_close() const {
     const TaggedMarkup& markup = tagged_markup(format_);
     if (is_auto()) return gbnf_literal(markup.parameter_end) + " blanks";
-    return gbnf_literal(fmt::format("{}{}\n", markup.lines ? "\n" : "", markup.parameter_end));
+    return gbnf_literal(
+        fmt::format("{}{}{}", markup.lines ? "\n" : "", markup.parameter_end, line_end()));
   }
   std::string within_blanks(const std::string& value) const {
     return is_auto() ? "blanks " + value + " blanks" : value;
@@ -422,6 +316,7 @@ ToolGrammar tool_grammar(ReplyFormat format, const Json& tools, const ToolGramma
     fail(Errc::BadInput, "there is no grammar for calls: {}",
          callable.is_null() ? "no tool may be called" : "the template has no format for them");
   }
+  if (format == ReplyFormat::Harmony) return harmony_tool_grammar(callable, options);
   return ToolGrammarWriter(format, callable, options).write();
 }
 

@@ -211,6 +211,93 @@ TEST(ReplyCalls, DeepSeekXmlCalls) {
             R"(Ok{0 get_weather {"city":" Oslo\n","days":2}}{1 now {}})");
 }
 
+TEST(ReplyCalls, DeepSeekV4Calls) {
+  EXPECT_EQ(with_tools(ReplyFormat::DeepSeekV4,
+                       ds("Ok.\n\n<|DSML|tool_calls>\n<|DSML|invoke name=\"get_weather\">\n"
+                          "<|DSML|parameter name=\"city\" string=\"true\">5</|DSML|parameter>\n"
+                          "<|DSML|parameter name=\"days\" string=\"false\">5</|DSML|parameter>\n"
+                          "</|DSML|invoke>\n<|DSML|invoke name=\"now\">\n\n</|DSML|invoke>\n"
+                          "</|DSML|tool_calls>")),
+            R"(Ok.{0 get_weather {"city":"5","days":5}}{1 now {}})");
+}
+
+// ---- GLM
+
+std::string glm(std::string_view text) {
+  const std::string read = with_tools(ReplyFormat::Glm, text);
+  EXPECT_EQ(with_tools(ReplyFormat::GlmCompact, text), read);
+  return read;
+}
+
+TEST(ReplyCalls, GlmCalls) {
+  const std::string good = R"({0 get_weather {"city":"Oslo","days":2}})";
+  EXPECT_EQ(glm("\n<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Oslo</arg_value>\n"
+                "<arg_key>days</arg_key>\n<arg_value>2</arg_value>\n</tool_call>"),
+            good);
+  EXPECT_EQ(glm("<tool_call>get_weather<arg_key>city</arg_key><arg_value>Oslo</arg_value>"
+                "<arg_key>days</arg_key><arg_value>2</arg_value></tool_call>"),
+            good);
+  EXPECT_EQ(glm("<tool_call>\nget_weather \r\n <arg_key> city </arg_key>\n\n<arg_value>Oslo"
+                "</arg_value><arg_key>days</arg_key>\n<arg_value> 2 </arg_value></tool_call>"),
+            good);
+  EXPECT_EQ(glm("I look.\n<tool_call>now\n</tool_call>\n<tool_call>now</tool_call>\nDone."),
+            "I look.{0 now {}}{1 now {}}\nDone.");
+  EXPECT_EQ(glm("<tool_call>later.x-1</tool_call>"), "{0 later.x-1 {}}");
+}
+
+TEST(ReplyCalls, GlmValuesBySchema) {
+  const auto value = [](const std::string& key, const std::string& text) {
+    return glm("<tool_call>get_weather\n<arg_key>" + key + "</arg_key>\n<arg_value>" + text +
+               "</arg_value>\n</tool_call>");
+  };
+  EXPECT_EQ(value("city", "5"), R"({0 get_weather {"city":"5"}})");
+  EXPECT_EQ(value("city", "\n a \n"), R"({0 get_weather {"city":"\n a \n"}})");
+  EXPECT_EQ(value("exact", "true"), R"({0 get_weather {"exact":true}})");
+  EXPECT_EQ(value("where", "{\"a\": [1]}"), R"({0 get_weather {"where":{"a": [1]}}})");
+  EXPECT_EQ(value("note", "null"), R"({0 get_weather {"note":null}})");
+  EXPECT_EQ(value("unknown", "4"), R"({0 get_weather {"unknown":4}})");
+  EXPECT_EQ(value("city", "a</arg_value> b</tool_call>"),
+            R"({0 get_weather {"city":"a</arg_value> b</tool_call>"}})");
+}
+
+TEST(ReplyCalls, GlmThatIsNoCallOrBroken) {
+  for (const std::string text :
+       {"<tool_call>", "<tool_call>now", "<tool_call>get_weather\n<arg", "Use <tool_call> to call.",
+        "<tool_call>{\"name\": \"now\"}</tool_call>", "<tool_call>now\nand then</tool_call>",
+        "<tool_call>\n<function=now>\n</function>\n</tool_call>", "<tool_call></tool_call>"}) {
+    EXPECT_EQ(glm(text), text);
+  }
+  EXPECT_EQ(glm("<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Os"),
+            "{0 get_weather {\"city\":\"Os!}");
+  EXPECT_EQ(glm("<tool_call>get_weather\n<arg_key>city</arg_key> no"),
+            "{0 get_weather {!}<arg_key>city</arg_key>no");
+}
+
+// ---- MiniMax
+
+std::string minimax(std::string_view text) {
+  return with_tools(ReplyFormat::MiniMax, text);
+}
+
+TEST(ReplyCalls, MiniMaxCalls) {
+  EXPECT_EQ(minimax("Ok.\n<minimax:tool_call>\n<invoke name=\"get_weather\">\n<parameter name="
+                    "\"city\">Oslo</parameter>\n<parameter name=\"tags\">[\"a\"]</parameter>\n"
+                    "</invoke>\n<invoke name=\"now\">\n</invoke>\n</minimax:tool_call>"),
+            R"(Ok.{0 get_weather {"city":"Oslo","tags":["a"]}}{1 now {}})");
+  EXPECT_EQ(minimax("<minimax:tool_call><invoke name=\"now\"></invoke></minimax:tool_call>"),
+            "{0 now {}}");
+  EXPECT_EQ(minimax("<invoke name=\"get_weather\"><parameter name=\"city\">a</parameter> "
+                    "b</parameter></invoke>"),
+            R"({0 get_weather {"city":"a</parameter> b"}})")
+      << "without the block";
+  for (const std::string text : {"<minimax:tool_call>", "<invoke name=\"later\">\n</invoke>",
+                                 "<minimax:tool_call>\nI could.</minimax:tool_call>"})
+    EXPECT_EQ(minimax(text), text);
+  EXPECT_EQ(minimax("<minimax:tool_call>\n<invoke name=\"get_weather\">\n<parameter name=\"days\">"
+                    "2</parameter>\n<parameter na"),
+            R"({0 get_weather {"days":2!})");
+}
+
 TEST(ReplyCalls, KimiCalls) {
   EXPECT_EQ(with_tools(ReplyFormat::Kimi,
                        "Ok<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0"

@@ -35,7 +35,8 @@ std::string rendered_reply(const ChatTemplate& chat, const ReplyProfile& profile
   std::string text = chat.render(request).text;
   text.erase(0, text.rfind("the_question"));
   for (const std::string_view turn :
-       {"<|im_start|>assistant\n", "<|im_assistant|>assistant<|im_middle|>",
+       {"<|im_start|>assistant\n", "<|im_assistant|>assistant<|im_middle|>", "<|assistant|>",
+        "]~b]ai\n",
         "\xEF\xBD\x9C"
         "Assistant\xEF\xBD\x9C>"}) {
     const std::size_t at = text.find(turn);
@@ -43,7 +44,7 @@ std::string rendered_reply(const ChatTemplate& chat, const ReplyProfile& profile
   }
   // The end of a thought that never began belongs to the prompt.
   if (text.starts_with("</think>")) text.erase(0, 8);
-  for (const std::string_view end : {"<|im_end|>",
+  for (const std::string_view end : {"<|im_end|>", "[e~[",
                                      "<\xEF\xBD\x9C"
                                      "end\xE2\x96\x81of\xE2\x96\x81"}) {
     text.erase(std::min(text.find(end), text.size()));
@@ -125,6 +126,11 @@ INSTANTIATE_TEST_SUITE_P(
         Expected{"tests/data/templates/bars.jinja", ReplyFormat::DeepSeek, false, true, true},
         Expected{"tests/data/templates/bars-xml.jinja", ReplyFormat::DeepSeekXml, true, true, true},
         Expected{"tests/data/templates/sections.jinja", ReplyFormat::Kimi, false, true, true},
+        Expected{"tests/data/templates/observations.jinja", ReplyFormat::Glm, false, true, true},
+        Expected{"tests/data/templates/arg-keys.jinja", ReplyFormat::GlmCompact, true, true, true},
+        Expected{"tests/data/templates/bars-blocks.jinja", ReplyFormat::DeepSeekV4, false, true,
+                 true},
+        Expected{"tests/data/templates/invokes.jinja", ReplyFormat::MiniMax, true, true, false},
         Expected{"models/demo/chat_template.jinja", ReplyFormat::QwenXml, true, true, false}),
     name_of);
 
@@ -146,10 +152,69 @@ INSTANTIATE_TEST_SUITE_P(
 
 // Styles whose calls no format of ours reads yet: nothing is taken for a call that is none.
 TEST(ReplyFormat, StylesWithoutAReader) {
-  for (const std::string name : {"headers", "inst", "channels", "invokes"}) {
+  for (const std::string name : {"headers", "inst"}) {
     const ChatTemplate chat = load(test::source_path("tests/data/templates/" + name + ".jinja"));
     EXPECT_EQ(to_string(detect_reply_profile(chat).format), "plain") << name;
   }
+}
+
+TEST(ReplyFormat, Channels) {
+  const ChatTemplate chat = load(test::source_path("tests/data/templates/channels.jinja"));
+  const ReplyProfile profile = detect_reply_profile(chat);
+  EXPECT_EQ(to_string(profile.format), "harmony");
+  EXPECT_TRUE(profile.thinks);
+  EXPECT_FALSE(profile.opens_thought);
+  EXPECT_TRUE(profile.one_call);
+  EXPECT_EQ(profile.thought_field, "thinking");
+  EXPECT_FALSE(profile.thought_and_text);
+  EXPECT_FALSE(profile.late_system);
+  // A call, then an answer: what the template writes is read back.
+  const Json call_message = {{"role", "assistant"},
+                             {"content", nullptr},
+                             {"reasoning_content", "Hm."},
+                             {"tool_calls", Json::array({call("search", Json{{"query", "x"}})})}};
+  ChatRequest request;
+  request.messages = normalize_messages(
+      Json::array({Json{{"role", "user"}, {"content", "the_question"}}, call_message}), profile);
+  request.tools = tools();
+  std::string text = chat.render(request).text;
+  text.erase(0, text.rfind("the_question") + 12);
+  const Reply reply = parse_reply(profile.format, {.tools = tools()}, text);
+  EXPECT_EQ(reply.reasoning, "Hm.");
+  EXPECT_EQ(reply.content, "");
+  ASSERT_EQ(reply.calls.size(), 1u) << text;
+  EXPECT_EQ(reply.calls[0].name, "search");
+  EXPECT_EQ(parse_json(reply.calls[0].arguments, "call"), (Json{{"query", "x"}}));
+  // Without tools nothing else tells than how prompts end.
+  const ChatTemplate plain("{% for m in messages %}{{ m.content }}{% endfor %}<|start|>assistant",
+                           "plain", {});
+  EXPECT_EQ(to_string(detect_reply_profile(plain).format), "harmony");
+}
+
+TEST(ReplyFormat, WhatIsKnownOfAReplyByItsPrompt) {
+  const auto of = [](const char* text) { return format_of_prompt(MarkedText::all_markup(text)); };
+  EXPECT_EQ(of("Hi<|end|><|start|>assistant"), ReplyFormat::Harmony);
+  EXPECT_EQ(of("Hi<|channel|>analysis<|message|>"), ReplyFormat::Harmony);
+  EXPECT_EQ(of("Hi<think>"), ReplyFormat::Plain);
+  EXPECT_EQ(format_of_prompt(MarkedText::all_data("<|start|>assistant")), ReplyFormat::Plain);
+  EXPECT_EQ(format_without_calls(ReplyFormat::Harmony), ReplyFormat::Harmony);
+  EXPECT_EQ(format_without_calls(ReplyFormat::Glm), ReplyFormat::Plain);
+}
+
+TEST(ReplyFormat, EffortsThatAModelKnows) {
+  const auto adapted = [](ReplyFormat format, Json variables) {
+    adapt_thinking_variables(format, variables);
+    return variables;
+  };
+  const auto effort = [](const char* word) { return Json{{"reasoning_effort", word}}; };
+  for (const auto& [asked, known] : {std::pair{"minimal", "low"}, std::pair{"low", "low"},
+                                     std::pair{"medium", "medium"}, std::pair{"max", "high"}}) {
+    EXPECT_EQ(adapted(ReplyFormat::Harmony, effort(asked)), effort(known));
+    EXPECT_EQ(adapted(ReplyFormat::DeepSeekV4, effort(asked)), effort(asked));
+  }
+  EXPECT_EQ(adapted(ReplyFormat::Harmony, Json{{"enable_thinking", false}})["reasoning_effort"],
+            "low");
+  EXPECT_EQ(adapted(ReplyFormat::Harmony, Json::object()), Json::object());
 }
 
 TEST(ReplyFormat, BundledModelsAreReadBack) {
@@ -194,6 +259,7 @@ TEST(ReplyFormat, KnowsPromptsThatOpenAThought) {
   EXPECT_TRUE(prompt_opens_thought(MarkedText::all_markup("x<think>\n")));
   EXPECT_FALSE(prompt_opens_thought(MarkedText::all_markup("x<think>\n\n</think>\n\n")));
   EXPECT_FALSE(prompt_opens_thought(MarkedText::all_markup("")));
+  EXPECT_TRUE(prompt_opens_thought(MarkedText::all_markup("x<|channel|>analysis<|message|>")));
   EXPECT_FALSE(prompt_opens_thought(MarkedText::all_data("a user writes <think>")));
 }
 

@@ -75,6 +75,48 @@ TEST(ReplyHistory, AdaptsToTheTemplate) {
   EXPECT_TRUE(adapted[2]["content"].is_null());
 }
 
+TEST(ReplyHistory, ThoughtsStandWhereTheTemplateReadsThem) {
+  for (const char* field : {"reasoning_content", "reasoning", "thinking"}) {
+    Json messages = json(R"([{"role": "assistant", "content": "a"}])");
+    messages[0][field] = "t";
+    EXPECT_EQ(normalize_messages(messages, {.thought_field = "thinking"}),
+              json(R"([{"role": "assistant", "content": "a", "thinking": "t"}])"));
+  }
+  const char* beside_call = R"([{"role": "assistant", "content": "a", "reasoning": "t",
+                                 "tool_calls": [{"function": {"name": "f"}}]}])";
+  EXPECT_EQ(normalize(beside_call)[0]["content"], "a");
+  const Json joined =
+      normalize(beside_call, {.thought_field = "thinking", .thought_and_text = false});
+  EXPECT_EQ(joined[0]["content"], "");
+  EXPECT_EQ(joined[0]["thinking"], "t\n\na");
+}
+
+TEST(ReplyHistory, OneCallAMessage) {
+  const char* messages = R"([{"role": "user", "content": "q"},
+    {"role": "assistant", "content": "Both.", "reasoning": "t", "tool_calls": [
+      {"id": "c1", "function": {"name": "f"}}, {"id": "c2", "function": {"name": "g"}}]},
+    {"role": "tool", "tool_call_id": "c2", "content": "two"},
+    {"role": "tool", "tool_call_id": "c1", "content": "one"},
+    {"role": "tool", "tool_call_id": "c9", "content": "left"},
+    {"role": "assistant", "content": "Done."}])";
+  EXPECT_EQ(normalize(messages)[1]["tool_calls"].size(), 2u);
+  EXPECT_EQ(normalize(messages, {.one_call = true}), json(R"([{"role": "user", "content": "q"},
+    {"role": "assistant", "content": "Both.", "reasoning_content": "t", "tool_calls": [
+      {"id": "c1", "type": "function", "function": {"name": "f", "arguments": {}}}]},
+    {"role": "tool", "content": "one", "tool_call_id": "c1", "name": "f"},
+    {"role": "assistant", "content": "", "tool_calls": [
+      {"id": "c2", "type": "function", "function": {"name": "g", "arguments": {}}}]},
+    {"role": "tool", "content": "two", "tool_call_id": "c2", "name": "g"},
+    {"role": "tool", "content": "left", "tool_call_id": "c9"},
+    {"role": "assistant", "content": "Done."}])"));
+  EXPECT_EQ(normalize(R"([{"role": "assistant", "tool_calls": [
+                {"function": {"name": "f"}}, {"function": {"name": "g"}}]},
+              {"role": "tool", "content": "one"}, {"role": "tool", "content": "two"}])",
+                      {.one_call = true})[1]["content"],
+            "one")
+      << "without ids, in their order";
+}
+
 TEST(ReplyHistory, ErrorsNameMessageAndField) {
   const auto refused = [](std::initializer_list<std::string_view> parts, std::string_view text) {
     expect_error(Errc::BadInput, parts, [&] { normalize(text); });

@@ -137,7 +137,19 @@ std::vector<CutCase> cut_cases() {
       "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0"
       "<|tool_call_argument_begin|>{\"city\": \"Oslo\"}<|tool_call_end|><|tool_call_begin|>"
       "functions.now:1<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>";
-  return {{ReplyFormat::QwenXml, tagged, "<parameter="},
+  const std::string glm =
+      "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Oslo</arg_value>\n</tool_call>\n"
+      "<tool_call>now\n</tool_call>";
+  const std::string minimax =
+      "<minimax:tool_call>\n<invoke name=\"get_weather\">\n<parameter name=\"city\">Oslo"
+      "</parameter>\n</invoke>\n<invoke name=\"now\">\n</invoke>\n</minimax:tool_call>";
+  std::string v4 = dsml;
+  for (std::size_t at = 0; (at = v4.find("function_calls")) != std::string::npos;)
+    v4.replace(at, 14, "tool_calls");
+  return {{ReplyFormat::Glm, glm, "<arg_key>"},
+          {ReplyFormat::MiniMax, minimax, "<parameter name=\""},
+          {ReplyFormat::DeepSeekV4, v4, ds("<|DSML|parameter name=\"")},
+          {ReplyFormat::QwenXml, tagged, "<parameter="},
           {ReplyFormat::Hermes, hermes, "\"arguments\": {"},
           {ReplyFormat::DeepSeek, marked, "{"},
           {ReplyFormat::DeepSeekFenced, fenced, "{"},
@@ -231,6 +243,15 @@ TEST(ReplyParser, AnythingAnyhowCut) {
                                           ds("<|tool~call~end|>"),
                                           ds("<|tool~calls~end|>"),
                                           "```json\n",
+                                          "<tool_call>now",
+                                          "<arg_key>city</arg_key>",
+                                          "<arg_key>",
+                                          "<arg_value>",
+                                          "</arg_value>",
+                                          "<minimax:tool_call>",
+                                          "<invoke name=\"now\">",
+                                          "<parameter name=\"city\">",
+                                          "</invoke>",
                                           "\xC3\xA9"};
   test::Random random(6);
   for (int round = 0; round < 3000; ++round) {
@@ -244,7 +265,8 @@ TEST(ReplyParser, AnythingAnyhowCut) {
     options.opens_thought = random.chance(0.3);
     options.stream_arguments = random.chance(0.7);
     for (const ReplyFormat format :
-         {ReplyFormat::Hermes, ReplyFormat::QwenXml, ReplyFormat::DeepSeek}) {
+         {ReplyFormat::Hermes, ReplyFormat::QwenXml, ReplyFormat::DeepSeek, ReplyFormat::Glm,
+          ReplyFormat::MiniMax}) {
       const ReplyPieces whole = parse_cut(format, options, text, text.size(), nullptr);
       const ReplyPieces cut = parse_cut(format, options, text, 0, &random);
       ASSERT_EQ(show(cut), show(whole)) << text;

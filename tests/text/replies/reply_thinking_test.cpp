@@ -106,6 +106,20 @@ TEST(ReplyThinking, BudgetOfAThoughtTheModelOpens) {
             "It is 14 and not <think>6 + 8 = 14");
 }
 
+TEST(ReplyThinking, BudgetOfAThoughtInAChannel) {
+  const std::string thought = "<|channel|>analysis<|message|>6 + 8 = 14";
+  ThinkingBudget budget(tokenizer(), 2, false, thought_markers(ReplyFormat::Harmony));
+  EXPECT_EQ(
+      write(budget, thought),
+      "<|channel|>analysis<|message|>6 +<|end|><|start|>assistant<|channel|>final<|message|>Ok");
+  EXPECT_FALSE(budget.in_thought());
+  ThinkingBudget with_calls(tokenizer(), 2, true, thought_markers(ReplyFormat::Harmony, true));
+  EXPECT_EQ(write(with_calls, "6 + 8 = 14"), "6 +<|end|><|start|>assistantOk");
+  ThinkingBudget answers(tokenizer(), 2, false, thought_markers(ReplyFormat::Harmony));
+  EXPECT_EQ(write(answers, "<|channel|>final<|message|>6 + 8 = 14"),
+            "<|channel|>final<|message|>6 + 8 = 14");
+}
+
 TEST(ReplyThinking, ClosingMarkerInPieces) {
   ThinkingBudget budget(tokenizer(), 30, true);
   for (const TokenId token : tokenizer().encode_data("Hm</think>\n")) budget.accept(token);

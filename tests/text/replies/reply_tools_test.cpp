@@ -157,6 +157,35 @@ TEST(ReplyTools, CallsThatAModelMakesByItselfAreFreeInBlanksAndOrder) {
   EXPECT_FALSE(deepseek.accepts(one));
 }
 
+TEST(ReplyTools, GlmAndMiniMaxCallsOfTheirOwnAccord) {
+  for (const ReplyFormat format : {ReplyFormat::Glm, ReplyFormat::GlmCompact}) {
+    const ToolGrammar automatic = grammar(format, {});
+    EXPECT_EQ(automatic.starts_after, "<tool_call>");
+    test::GrammarRun glm = run(automatic);
+    for (const char* text :
+         {"now</tool_call>", "now\n</tool_call>",
+          "get_weather\n<arg_key>days</arg_key>\n<arg_value>3</arg_value>\n<arg_key>city</arg_key>"
+          "<arg_value>a < b</arg_value></tool_call>"})
+      EXPECT_TRUE(glm.accepts(text)) << text << "\nup to " << glm.reach(text);
+    EXPECT_FALSE(glm.begins("later"));
+    EXPECT_FALSE(glm.begins("get_weather\n</tool_call>")) << "two are required";
+    EXPECT_FALSE(glm.begins("get_weather\n<arg_key>days</arg_key>\n<arg_value>x"));
+  }
+  test::GrammarRun glm = run(grammar(ReplyFormat::Glm, {.choice = {Mode::Required}}));
+  EXPECT_TRUE(glm.accepts("\n<tool_call>now\n</tool_call>\n<tool_call>now\n</tool_call>"));
+
+  const ToolGrammar automatic = grammar(ReplyFormat::MiniMax, {});
+  EXPECT_EQ(automatic.starts_after, "<minimax:tool_call>");
+  test::GrammarRun minimax = run(automatic);
+  for (const char* text :
+       {"<invoke name=\"now\"></invoke></minimax:tool_call>",
+        "\n<invoke name=\"now\">\n</invoke>\n<invoke name=\"get_weather\">\n<parameter "
+        "name=\"days\">3</parameter>\n<parameter name=\"city\">a</parameter>\n</invoke>\n"
+        "</minimax:tool_call>"})
+    EXPECT_TRUE(minimax.accepts(text)) << text << "\nup to " << minimax.reach(text);
+  EXPECT_FALSE(minimax.begins("<invoke name=\"later\""));
+}
+
 // More of them than a grammar could keep in every order: none is demanded then.
 TEST(ReplyTools, ManyDemandedParameters) {
   Json properties = Json::object(), required = Json::array();
@@ -197,11 +226,22 @@ TEST(ReplyTools, PrefixGrammarAndParserAgree) {
   const Json arguments = Json{{"city", "Rome"}, {"days", 4}};
   for (const ReplyFormat format :
        {ReplyFormat::Hermes, ReplyFormat::QwenXml, ReplyFormat::DeepSeek,
-        ReplyFormat::DeepSeekFenced, ReplyFormat::DeepSeekXml, ReplyFormat::Kimi}) {
+        ReplyFormat::DeepSeekFenced, ReplyFormat::DeepSeekXml, ReplyFormat::DeepSeekV4,
+        ReplyFormat::Kimi, ReplyFormat::Glm, ReplyFormat::GlmCompact, ReplyFormat::MiniMax}) {
     std::string written = arguments.dump();
     if (format == ReplyFormat::QwenXml) {
       written = "<parameter=city>\nRome\n</parameter>\n<parameter=days>\n4\n</parameter>\n";
-    } else if (format == ReplyFormat::DeepSeekXml) {
+    } else if (format == ReplyFormat::Glm || format == ReplyFormat::GlmCompact) {
+      const std::string end = format == ReplyFormat::Glm ? "\n" : "";
+      const auto pair = [&](const std::string& key, const std::string& value) {
+        return "<arg_key>" + key + "</arg_key>" + end + "<arg_value>" + value + "</arg_value>" +
+               end;
+      };
+      written = pair("city", "Rome") + pair("days", "4");
+    } else if (format == ReplyFormat::MiniMax) {
+      written =
+          "<parameter name=\"city\">Rome</parameter>\n<parameter name=\"days\">4</parameter>\n";
+    } else if (format == ReplyFormat::DeepSeekXml || format == ReplyFormat::DeepSeekV4) {
       const std::string begin(tagged_markup(format).parameter_begin);
       const std::string end = std::string(tagged_markup(format).parameter_end) + "\n";
       written =
