@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "text/replies/reply_gemma.h"
 #include "text/replies/reply_json.h"
 
 // DeepSeek's full-width bar and its low block, which stands for a space.
@@ -188,6 +189,8 @@ CallMarkers call_markers(ReplyFormat format) {
   }
   if (format == ReplyFormat::Hermes)
     return {{std::string(kToolCallBegin)}, {std::string(kToolCallEnd)}};
+  if (format == ReplyFormat::Gemma)
+    return {{std::string(kGemmaCallBegin)}, {std::string(kGemmaCallEnd)}};
   return {};
 }
 
@@ -264,6 +267,7 @@ std::unique_ptr<CallReader> make_call_reader(ReplyFormat format, std::size_t ope
                                              const Json& tools) {
   if (is_tagged(format)) return make_tagged_reader(format, opener, tools);
   if (is_marked(format)) return make_marked_reader(format, opener);
+  if (format == ReplyFormat::Gemma) return make_gemma_reader();
   return make_hermes_reader();
 }
 

@@ -6,16 +6,19 @@
 
 #include "base/error.h"
 #include "text/replies/reply_calls.h"
+#include "text/replies/reply_gemma.h"
 #include "text/replies/reply_harmony.h"
 #include "text/replies/reply_json.h"
+#include "text/replies/reply_thinking.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace moeflux {
 namespace {
 
 constexpr std::array kFormatsWithCalls = {
-    ReplyFormat::QwenXml,     ReplyFormat::Hermes, ReplyFormat::Glm,     ReplyFormat::DeepSeek,
-    ReplyFormat::DeepSeekXml, ReplyFormat::Kimi,   ReplyFormat::MiniMax, ReplyFormat::Harmony};
+    ReplyFormat::QwenXml,  ReplyFormat::Hermes,      ReplyFormat::Glm,
+    ReplyFormat::DeepSeek, ReplyFormat::DeepSeekXml, ReplyFormat::Kimi,
+    ReplyFormat::MiniMax,  ReplyFormat::Gemma,       ReplyFormat::Harmony};
 constexpr std::string_view kRule = "probe_rule";
 constexpr std::string_view kThought = "probe_thought";
 
@@ -28,7 +31,11 @@ bool reads_probe_call(ReplyFormat format, std::string_view text) {
   options.tools = probe_tools();
   const Reply reply = parse_reply(format, options, text);
   if (reply.calls.size() != 1 || reply.calls[0].name != "probe_tool") return false;
-  return Json::parse(reply.calls[0].arguments, nullptr, false) == probe_arguments();
+  const Json arguments = Json::parse(reply.calls[0].arguments, nullptr, false);
+  const Json wanted = probe_arguments();  // in any order
+  return arguments.is_object() && arguments.size() == wanted.size() &&
+         arguments.value("place", Json()) == wanted["place"] &&
+         arguments.value("count", Json()) == wanted["count"];
 }
 
 // Formats that are read alike and written in more than one way.
@@ -88,7 +95,8 @@ ReplyFormat format_of_description(const ChatTemplate& chat) {
   const auto says = [&](std::string_view what) {
     return rendered->text.find(what) != std::string::npos;
   };
-  if (format_of_prompt(*rendered) == ReplyFormat::Harmony) return ReplyFormat::Harmony;
+  if (const ReplyFormat format = format_of_prompt(*rendered); format != ReplyFormat::Plain)
+    return format;
   for (const ReplyFormat format :
        {ReplyFormat::MiniMax, ReplyFormat::DeepSeekV4, ReplyFormat::DeepSeekXml}) {
     if (says(tagged_markup(format).block_begin)) return format;
@@ -156,7 +164,8 @@ void find_thinking(const ChatTemplate& chat, ReplyProfile& profile) {
   const std::optional<MarkedText> on = prompt(chat, true);
   const std::optional<MarkedText> off = prompt(chat, false);
   for (const auto* one : {&as_it_is, &on, &off}) {
-    if (*one && (*one)->text.find(kThoughtBegin) != std::string::npos) profile.thinks = true;
+    const ThoughtMarkers markers = thought_markers(profile.format);
+    if (*one && (*one)->text.find(markers.begin) != std::string::npos) profile.thinks = true;
   }
   profile.thinks = profile.thinks || profile.format == ReplyFormat::Harmony;
   profile.opens_thought = as_it_is && prompt_opens_thought(*as_it_is);
@@ -204,6 +213,8 @@ std::string_view to_string(ReplyFormat format) {
       return "glm_compact";
     case ReplyFormat::MiniMax:
       return "minimax";
+    case ReplyFormat::Gemma:
+      return "gemma";
     case ReplyFormat::Harmony:
       return "harmony";
   }
@@ -219,6 +230,9 @@ std::vector<TokenId> special_marker_tokens(ReplyFormat format, const Tokenizer& 
     const TaggedMarkup& tags = tagged_markup(format);
     markup += fmt::format(" {} {} {} {}", tags.parameter_begin, tags.parameter_open,
                           tags.value_open, tags.parameter_end);
+  } else if (format == ReplyFormat::Gemma) {
+    markup = fmt::format("{} {} {} {} {}", kGemmaCallBegin, kGemmaCallEnd, kGemmaQuote,
+                         kGemmaThoughtBegin, kGemmaThoughtEnd);
   } else if (format == ReplyFormat::Harmony) {
     markup = fmt::format("{} {} {} {} {}", kHarmonyStart, kHarmonyChannel, kHarmonyConstrain,
                          kHarmonyMessage, kHarmonyEnd);
@@ -233,7 +247,8 @@ std::vector<TokenId> special_marker_tokens(ReplyFormat format, const Tokenizer& 
 }
 
 ReplyFormat format_without_calls(ReplyFormat format) {
-  return format == ReplyFormat::Harmony ? format : ReplyFormat::Plain;
+  const bool own_thoughts = format == ReplyFormat::Harmony || format == ReplyFormat::Gemma;
+  return own_thoughts ? format : ReplyFormat::Plain;
 }
 
 void adapt_thinking_variables(ReplyFormat format, Json& variables) {
@@ -249,13 +264,16 @@ void adapt_thinking_variables(ReplyFormat format, Json& variables) {
 }
 
 ReplyFormat format_of_prompt(const MarkedText& prompt) {
-  return ends_with_markup(prompt, kHarmonyTurn) || ends_with_markup(prompt, kHarmonyThought)
-             ? ReplyFormat::Harmony
-             : ReplyFormat::Plain;
+  const auto ends_with = [&](std::string_view marker) { return ends_with_markup(prompt, marker); };
+  if (ends_with(kHarmonyTurn) || ends_with(kHarmonyThought)) return ReplyFormat::Harmony;
+  if (ends_with(kGemmaTurn) || ends_with(kGemmaThoughtBegin) || ends_with(kGemmaThoughtEnd))
+    return ReplyFormat::Gemma;
+  return ReplyFormat::Plain;
 }
 
 bool prompt_opens_thought(const MarkedText& prompt) {
-  return ends_with_markup(prompt, kThoughtBegin) || ends_with_markup(prompt, kHarmonyThought);
+  return ends_with_markup(prompt, kThoughtBegin) || ends_with_markup(prompt, kHarmonyThought) ||
+         ends_with_markup(prompt, kGemmaThoughtBegin);
 }
 
 }  // namespace moeflux

@@ -48,7 +48,7 @@ ReplyFormat format_without_calls(ReplyFormat format);
 // gpt-oss has the efforts low, medium and high and cannot be told not to think.
 void adapt_thinking_variables(ReplyFormat format, Json& variables);
 
-// Of the reply to a rendered prompt, when its calls are not looked for: Harmony or Plain.
+// Of the reply to a rendered prompt: a format with thoughts of its own form, or Plain.
 ReplyFormat format_of_prompt(const MarkedText& prompt);
 
 // Whether a rendered prompt ends inside of a thought that the template, not the user, has opened.

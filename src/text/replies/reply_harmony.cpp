@@ -12,7 +12,7 @@
 namespace moeflux {
 namespace {
 
-constexpr std::size_t kMaxHead = 512;  // bytes up to <|message|>
+constexpr std::size_t kMaxHarmonyHead = 512;  // bytes up to <|message|>
 
 // In the order of the enumerators below.
 const std::vector<std::string>& markers() {
@@ -150,7 +150,7 @@ bool HarmonyParser::head(bool at_end) {
   }
   static const std::vector<std::string> kEnds(markers().begin(), markers().begin() + kChannel);
   const MarkerSearch search = find_marker(text_, kEnds, at_end);
-  if (search.n_safe > kMaxHead) {  // it is none
+  if (search.n_safe > kMaxHarmonyHead) {  // it is none
     const std::size_t first = text_.find_first_not_of(" \t\r\n");
     if (std::string_view(text_).substr(first).starts_with(kHarmonyChannel))
       text_.erase(first, kHarmonyChannel.size());

@@ -7,6 +7,7 @@
 #include "text/replies/reply_calls.h"
 #include "text/replies/reply_harmony.h"
 #include "text/replies/reply_json.h"
+#include "text/replies/reply_thinking.h"
 
 namespace moeflux {
 namespace {
@@ -52,14 +53,15 @@ class CallBlock {
 
 class Parser final : public ReplyParser {
  public:
-  Parser(ReplyFormat format, const ReplyOptions& options) : format_(format), options_(options) {
+  Parser(ReplyFormat format, const ReplyOptions& options)
+      : format_(format), options_(options), marks_(moeflux::thought_markers(format)) {
     const bool calls = options.tools.is_array() && !options.tools.empty();
     if (calls) markers_ = call_markers(format);
     content_markers_ = markers_.openers;
     content_markers_.insert(content_markers_.end(), markers_.closers.begin(),
                             markers_.closers.end());
     thought_markers_ = markers_.openers;
-    thought_markers_.emplace_back(kThoughtEnd);
+    thought_markers_.emplace_back(marks_.end);
     if (!options.reasoning) state_ = State::Content;
   }
 
@@ -95,6 +97,7 @@ class Parser final : public ReplyParser {
 
   const ReplyFormat format_;
   const ReplyOptions options_;
+  const ThoughtMarkers marks_;
   CallMarkers markers_;
   std::vector<std::string> content_markers_;  // openers, then closers
   std::vector<std::string> thought_markers_;  // openers, then the end of the thought
@@ -146,9 +149,9 @@ bool Parser::step(bool at_end, ReplyPieces& out) {
 bool Parser::start(bool at_end) {
   Cursor cursor(text_, at_end);
   cursor.skip_blanks();
-  const Cursor::Match match = cursor.match(kThoughtBegin);
+  const Cursor::Match match = cursor.match(marks_.begin);
   if (match == Cursor::Match::NeedMore) return false;
-  if (match == Cursor::Match::Yes) text_.erase(0, cursor.at() + kThoughtBegin.size());
+  if (match == Cursor::Match::Yes) text_.erase(0, cursor.at() + marks_.begin.size());
   const bool thinks = match == Cursor::Match::Yes || options_.opens_thought;
   state_ = thinks ? State::Thought : State::Content;
   return true;
@@ -160,7 +163,7 @@ bool Parser::thought(bool at_end, ReplyPieces& out) {
   text_.erase(0, search.n_safe);
   if (search.marker == MarkerSearch::kNone) return false;
   if (search.marker + 1 == thought_markers_.size()) {
-    text_.erase(0, kThoughtEnd.size());
+    text_.erase(0, marks_.end.size());
     end_thought();
     return true;
   }
@@ -181,8 +184,8 @@ bool Parser::thought(bool at_end, ReplyPieces& out) {
 bool Parser::call_in_thought(bool at_end, ReplyPieces& out) {
   inner_raw_ += text_;
   text_.clear();
-  const std::size_t from = n_inner_fed_ - std::min(n_inner_fed_, kThoughtEnd.size() - 1);
-  const std::size_t end = inner_raw_.find(kThoughtEnd, from);
+  const std::size_t from = n_inner_fed_ - std::min(n_inner_fed_, marks_.end.size() - 1);
+  const std::size_t end = inner_raw_.find(marks_.end, from);
   if (end == std::string::npos) {
     ReplyPieces pieces = inner_->feed(std::string_view(inner_raw_).substr(n_inner_fed_));
     n_inner_fed_ = inner_raw_.size();

@@ -55,6 +55,7 @@ enum class ReplyFormat {
   Glm,             // <tool_call>NAME, and lines of <arg_key>KEY</arg_key>, <arg_value>value ...
   GlmCompact,      // the same without line ends; read like Glm
   MiniMax,         // <minimax:tool_call><invoke name="NAME"><parameter name="KEY">value ...
+  Gemma,           // <|tool_call>call:NAME{KEY:value}<tool_call|>, texts between control tokens
   Harmony,         // messages in channels; calls are messages to functions.NAME
 };
 

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "text/replies/reply_calls.h"
+#include "text/replies/reply_gemma.h"
 #include "text/replies/reply_harmony.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -96,6 +97,7 @@ Json thinking_variables(const ThinkingChoice& choice) {
 }
 
 ThoughtMarkers thought_markers(ReplyFormat format, bool calls_may_follow) {
+  if (format == ReplyFormat::Gemma) return {kGemmaThoughtBegin, kGemmaThoughtEnd, "\n<channel|>"};
   if (format != ReplyFormat::Harmony) return {kThoughtBegin, kThoughtEnd, "\n</think>\n\n"};
   return {kHarmonyThought, kHarmonyEnd,
           calls_may_follow ? "<|end|><|start|>assistant"

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "text/replies/reply_calls.h"
 #include "text/replies/reply_gbnf.h"
+#include "text/replies/reply_gemma.h"
 #include "text/replies/reply_harmony.h"
 #include "text/replies/reply_json.h"
 
@@ -316,6 +317,7 @@ ToolGrammar tool_grammar(ReplyFormat format, const Json& tools, const ToolGramma
     fail(Errc::BadInput, "there is no grammar for calls: {}",
          callable.is_null() ? "no tool may be called" : "the template has no format for them");
   }
+  if (format == ReplyFormat::Gemma) return gemma_tool_grammar(callable, options);
   if (format == ReplyFormat::Harmony) return harmony_tool_grammar(callable, options);
   return ToolGrammarWriter(format, callable, options).write();
 }

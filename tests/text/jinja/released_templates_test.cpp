@@ -68,7 +68,7 @@ TEST(TemplateStyles, RenderAllRecordedCases) {
                     example.value("raised", false));
     ++n_cases[name];
   }
-  EXPECT_EQ(n_cases.size(), 14u);
+  EXPECT_EQ(n_cases.size(), 15u);
   for (const auto& [name, n] : n_cases) EXPECT_EQ(n, 38) << name;
 }
 

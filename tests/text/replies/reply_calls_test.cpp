@@ -298,6 +298,48 @@ TEST(ReplyCalls, MiniMaxCalls) {
             R"({0 get_weather {"days":2!})");
 }
 
+// ---- Gemma
+
+std::string gemma(std::string_view text) {
+  std::string with_quotes(text);  // written as ~
+  for (std::size_t at = 0; (at = with_quotes.find('~', at)) != std::string::npos; at += 5)
+    with_quotes.replace(at, 1, "<|\"|>");
+  return with_tools(ReplyFormat::Gemma, with_quotes);
+}
+
+TEST(ReplyCalls, GemmaCalls) {
+  EXPECT_EQ(gemma("<|tool_call>call:get_weather{city:~Oslo~,days:2}<tool_call|>"),
+            R"({0 get_weather {"city":"Oslo","days":2}})");
+  EXPECT_EQ(gemma("I look.<|tool_call>call:now{}<tool_call|><|tool_call>call:now{ }<tool_call|>"),
+            "I look.{0 now {}}{1 now {}}");
+  EXPECT_EQ(
+      gemma("<|tool_call>call:f{a:[1,~x~,{b:null,~c d~:true}],e:{},g:[],h:-1.5e3}<tool_call|>"),
+      R"({0 f {"a":[1,"x",{"b":null,"c d":true}],"e":{},"g":[],"h":-1.5e3}})");
+  EXPECT_EQ(gemma("<|tool_call>call:f{a:~one \"two\"\n{three},<tool_call|>~}<tool_call|>"),
+            R"({0 f {"a":"one \"two\"\n{three},<tool_call|>"}})");
+  EXPECT_EQ(gemma("<|tool_call>call:f{ a : 1 , \"b\" : \"x\" , c : None, d: word, }<tool_call|>"),
+            R"({0 f {"a":1,"b":"x","c":null,"d":"word"}})");
+}
+
+TEST(ReplyCalls, GemmaThoughts) {
+  EXPECT_EQ(gemma("<|channel>thought\nHm.\n<channel|>Yes."), "[Hm.]Yes.");
+  EXPECT_EQ(gemma("<|channel>thought\n<channel|>Yes."), "Yes.");
+  EXPECT_EQ(gemma("<|channel>thought\nHm.<channel|><|tool_call>call:now{}<tool_call|>"),
+            "[Hm.]{0 now {}}");
+  EXPECT_EQ(test::parse(ReplyFormat::Gemma, {}, "<|channel>thought\nHm.\n<channel|>Yes."),
+            "[Hm.]Yes.");
+  EXPECT_EQ(gemma("<think>a</think>"), "<think>a</think>");
+}
+
+TEST(ReplyCalls, GemmaThatIsNoCallOrBroken) {
+  for (const std::string text : {"<|tool_call>", "<|tool_call>call:now", "<|tool_call>now{}",
+                                 "<|tool_call>call:a b{}", "Use <|tool_call> to call."})
+    EXPECT_EQ(gemma(text), text);
+  EXPECT_EQ(gemma("<|tool_call>call:f{a:1]<tool_call|>b"), R"({0 f {"a":1]!}b)");
+  EXPECT_EQ(gemma("<|tool_call>call:f{a:~x"), R"({0 f {"a":"x!})");
+  EXPECT_EQ(gemma("<|tool_call>call:f{a 1}<tool_call|>"), R"({0 f {a 1}!})");
+}
+
 TEST(ReplyCalls, KimiCalls) {
   EXPECT_EQ(with_tools(ReplyFormat::Kimi,
                        "Ok<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0"

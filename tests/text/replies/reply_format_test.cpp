@@ -1,10 +1,13 @@
 // Templates write calls, and the format found for them reads the same calls back.
 #include "text/replies/reply_format.h"
 
+#include <filesystem>
+
 #include <gtest/gtest.h>
 
 #include "base/file.h"
 #include "support/paths.h"
+#include "support/released.h"
 #include "text/replies/reply_history.h"
 #include "text/tokenizer/tiny_tokenizer.h"
 
@@ -36,7 +39,7 @@ std::string rendered_reply(const ChatTemplate& chat, const ReplyProfile& profile
   text.erase(0, text.rfind("the_question"));
   for (const std::string_view turn :
        {"<|im_start|>assistant\n", "<|im_assistant|>assistant<|im_middle|>", "<|assistant|>",
-        "]~b]ai\n",
+        "]~b]ai\n", "<|turn>model\n",
         "\xEF\xBD\x9C"
         "Assistant\xEF\xBD\x9C>"}) {
     const std::size_t at = text.find(turn);
@@ -44,7 +47,7 @@ std::string rendered_reply(const ChatTemplate& chat, const ReplyProfile& profile
   }
   // The end of a thought that never began belongs to the prompt.
   if (text.starts_with("</think>")) text.erase(0, 8);
-  for (const std::string_view end : {"<|im_end|>", "[e~[",
+  for (const std::string_view end : {"<|im_end|>", "[e~[", "<turn|>",
                                      "<\xEF\xBD\x9C"
                                      "end\xE2\x96\x81of\xE2\x96\x81"}) {
     text.erase(std::min(text.find(end), text.size()));
@@ -70,8 +73,9 @@ void expect_round_trip(const ChatTemplate& chat, const Json& calls, const std::s
   for (std::size_t i = 0; i < calls.size(); ++i) {
     EXPECT_EQ(calls[i]["function"]["name"], reply.calls[i].name) << text;
     EXPECT_TRUE(reply.calls[i].complete) << text;
-    EXPECT_EQ(parse_json(reply.calls[i].arguments, "read back"),
-              parse_json(calls[i]["function"]["arguments"].get<std::string>(), "written"))
+    // Templates may sort the keys.
+    EXPECT_EQ(nlohmann::json::parse(reply.calls[i].arguments),
+              nlohmann::json::parse(calls[i]["function"]["arguments"].get<std::string>()))
         << text;
   }
 }
@@ -131,6 +135,7 @@ INSTANTIATE_TEST_SUITE_P(
         Expected{"tests/data/templates/bars-blocks.jinja", ReplyFormat::DeepSeekV4, false, true,
                  true},
         Expected{"tests/data/templates/invokes.jinja", ReplyFormat::MiniMax, true, true, false},
+        Expected{"tests/data/templates/turns.jinja", ReplyFormat::Gemma, false, true, true},
         Expected{"models/demo/chat_template.jinja", ReplyFormat::QwenXml, true, true, false}),
     name_of);
 
@@ -191,14 +196,47 @@ TEST(ReplyFormat, Channels) {
   EXPECT_EQ(to_string(detect_reply_profile(plain).format), "harmony");
 }
 
+struct Released {
+  const char* name;
+  ReplyFormat format;
+};
+
+// Released templates of a folder, each with the format its model writes.
+TEST(ReplyFormat, OfAFolder) {
+  const std::string folder = test::released_folder();
+  if (folder.empty()) GTEST_SKIP() << "SKIP: MOEFLUX_RELEASED names no folder";
+  int n = 0;
+  for (const auto& [name, format] :
+       {Released{"openai-gpt-oss-120b", ReplyFormat::Harmony},
+        Released{"GLM-4.6", ReplyFormat::Glm}, Released{"GLM-4.7-Flash", ReplyFormat::GlmCompact},
+        Released{"MiniMax-M2", ReplyFormat::MiniMax},
+        Released{"moonshotai-Kimi-K2", ReplyFormat::Kimi},
+        Released{"Kimi-K2-Instruct", ReplyFormat::Kimi},
+        Released{"Kimi-K2-Thinking", ReplyFormat::Kimi},
+        Released{"Qwen3-Coder", ReplyFormat::QwenXml}, Released{"npm-qwen3", ReplyFormat::Hermes},
+        Released{"deepseek-ai-DeepSeek-V3.2", ReplyFormat::DeepSeekXml},
+        Released{"deepseek-ai-DeepSeek-V4", ReplyFormat::DeepSeekV4},
+        Released{"google-gemma-4-31B-it", ReplyFormat::Gemma},
+        Released{"mixtral-8x7b", ReplyFormat::Plain}, Released{"olmoe", ReplyFormat::Plain}}) {
+    const std::string path = folder + "/templates/" + name + ".jinja";
+    if (!std::filesystem::exists(path)) continue;
+    EXPECT_EQ(to_string(detect_reply_profile(load(path)).format), to_string(format)) << name;
+    ++n;
+  }
+  EXPECT_GT(n, 0);
+}
+
 TEST(ReplyFormat, WhatIsKnownOfAReplyByItsPrompt) {
   const auto of = [](const char* text) { return format_of_prompt(MarkedText::all_markup(text)); };
   EXPECT_EQ(of("Hi<|end|><|start|>assistant"), ReplyFormat::Harmony);
   EXPECT_EQ(of("Hi<|channel|>analysis<|message|>"), ReplyFormat::Harmony);
   EXPECT_EQ(of("Hi<think>"), ReplyFormat::Plain);
+  EXPECT_EQ(of("Hi<turn|>\n<|turn>model\n"), ReplyFormat::Gemma);
+  EXPECT_EQ(of("<|turn>model\n<|channel>thought\n<channel|>"), ReplyFormat::Gemma);
   EXPECT_EQ(format_of_prompt(MarkedText::all_data("<|start|>assistant")), ReplyFormat::Plain);
   EXPECT_EQ(format_without_calls(ReplyFormat::Harmony), ReplyFormat::Harmony);
   EXPECT_EQ(format_without_calls(ReplyFormat::Glm), ReplyFormat::Plain);
+  EXPECT_EQ(format_without_calls(ReplyFormat::Gemma), ReplyFormat::Gemma);
 }
 
 TEST(ReplyFormat, EffortsThatAModelKnows) {

@@ -146,7 +146,11 @@ std::vector<CutCase> cut_cases() {
   std::string v4 = dsml;
   for (std::size_t at = 0; (at = v4.find("function_calls")) != std::string::npos;)
     v4.replace(at, 14, "tool_calls");
-  return {{ReplyFormat::Glm, glm, "<arg_key>"},
+  const std::string gemma =
+      "<|tool_call>call:get_weather{city:<|\"|>Oslo<|\"|>}<tool_call|><|tool_call>call:now{}"
+      "<tool_call|>";
+  return {{ReplyFormat::Gemma, gemma, "get_weather{"},
+          {ReplyFormat::Glm, glm, "<arg_key>"},
           {ReplyFormat::MiniMax, minimax, "<parameter name=\""},
           {ReplyFormat::DeepSeekV4, v4, ds("<|DSML|parameter name=\"")},
           {ReplyFormat::QwenXml, tagged, "<parameter="},
@@ -248,6 +252,10 @@ TEST(ReplyParser, AnythingAnyhowCut) {
                                           "<arg_key>",
                                           "<arg_value>",
                                           "</arg_value>",
+                                          "<|tool_call>call:now{",
+                                          "<tool_call|>",
+                                          "<|\"|>",
+                                          "a:",
                                           "<minimax:tool_call>",
                                           "<invoke name=\"now\">",
                                           "<parameter name=\"city\">",
@@ -266,7 +274,7 @@ TEST(ReplyParser, AnythingAnyhowCut) {
     options.stream_arguments = random.chance(0.7);
     for (const ReplyFormat format :
          {ReplyFormat::Hermes, ReplyFormat::QwenXml, ReplyFormat::DeepSeek, ReplyFormat::Glm,
-          ReplyFormat::MiniMax}) {
+          ReplyFormat::MiniMax, ReplyFormat::Gemma}) {
       const ReplyPieces whole = parse_cut(format, options, text, text.size(), nullptr);
       const ReplyPieces cut = parse_cut(format, options, text, 0, &random);
       ASSERT_EQ(show(cut), show(whole)) << text;

@@ -186,6 +186,42 @@ TEST(ReplyTools, GlmAndMiniMaxCallsOfTheirOwnAccord) {
   EXPECT_FALSE(minimax.begins("<invoke name=\"later\""));
 }
 
+TEST(ReplyTools, GemmaGrammars) {
+  const auto quoted = [](const std::string& text) { return "<|\"|>" + text + "<|\"|>"; };
+  test::GrammarRun demanded = run(grammar(ReplyFormat::Gemma, {.choice = {Mode::Required}}));
+  const std::string now = "<|tool_call>call:now{}<tool_call|>";
+  const std::string weather = "<|tool_call>call:get_weather{city:" + quoted("a < b, {c}") +
+                              ",days:3,unit:" + quoted("C") + "}<tool_call|>";
+  for (const std::string& text : {now, weather, now + weather}) {
+    EXPECT_TRUE(demanded.accepts(text)) << text << "\nup to " << demanded.reach(text);
+    EXPECT_FALSE(parse_reply(ReplyFormat::Gemma, {.tools = tools()}, text).calls.empty());
+  }
+  EXPECT_FALSE(demanded.begins("<|tool_call>call:get_weather{days:3")) << "city comes first";
+  EXPECT_FALSE(
+      demanded.accepts("<|tool_call>call:get_weather{city:" + quoted("a") + "}<tool_call|>"));
+  EXPECT_FALSE(demanded.begins("<|tool_call>call:later"));
+  EXPECT_FALSE(demanded.begins("<|tool_call>call:get_weather{city:3"));
+
+  const ToolGrammar automatic = grammar(ReplyFormat::Gemma, {});
+  EXPECT_EQ(automatic.starts_after, "<|tool_call>");
+  EXPECT_TRUE(automatic.repeats);
+  test::GrammarRun calls = run(automatic);
+  EXPECT_TRUE(calls.accepts("call:get_weather{days:3,city:" + quoted("a") + "}<tool_call|>"));
+  EXPECT_FALSE(calls.begins("call:get_weather{days:x"));
+
+  const Json nested = normalize_tools(Json::parse(R"([{"name": "f", "parameters": {
+      "type": "object", "required": ["b"], "properties": {
+        "b": {"type": "array", "items": {"type": "object", "properties": {
+               "n": {"type": "number"}, "s": {"type": ["string", "null"]}}}},
+        "a": {}}}}])"));
+  test::GrammarRun deep =
+      run(tool_grammar(ReplyFormat::Gemma, nested, {.choice = {Mode::Named, "f"}}));
+  const std::string text = "<|tool_call>call:f{a:{x:[1,true]},b:[{n:1.5,s:null},{s:" + quoted("z") +
+                           "},{}]}<tool_call|>";
+  EXPECT_TRUE(deep.accepts(text)) << "up to " << deep.reach(text);
+  EXPECT_FALSE(deep.begins("<|tool_call>call:f{b:[{n:n"));
+}
+
 // More of them than a grammar could keep in every order: none is demanded then.
 TEST(ReplyTools, ManyDemandedParameters) {
   Json properties = Json::object(), required = Json::array();
