@@ -47,7 +47,7 @@ std::string rendered_reply(const ChatTemplate& chat, const ReplyProfile& profile
   }
   // The end of a thought that never began belongs to the prompt.
   if (text.starts_with("</think>")) text.erase(0, 8);
-  for (const std::string_view end : {"<|im_end|>", "[e~[", "<turn|>",
+  for (const std::string_view end : {"<|im_end|>", "[e~[", "<turn|>", "<|tool_response>",
                                      "<\xEF\xBD\x9C"
                                      "end\xE2\x96\x81of\xE2\x96\x81"}) {
     text.erase(std::min(text.find(end), text.size()));
@@ -228,6 +228,10 @@ TEST(ReplyFormat, OfAFolder) {
     EXPECT_EQ(profile.thought_field, is_harmony ? "thinking" : profile.thought_field) << name;
     EXPECT_EQ(profile.thought_and_text, !is_harmony) << name;
     EXPECT_EQ(profile.named_ids, format == ReplyFormat::Kimi) << name;
+    if (format != ReplyFormat::Plain && !is_harmony) {
+      SCOPED_TRACE(name);
+      expect_round_trips(load(path));
+    }
     ++n;
   }
   EXPECT_GT(n, 0);
