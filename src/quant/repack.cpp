@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "quant/codec.h"
 
 namespace moeflux {
 namespace {
@@ -92,10 +93,9 @@ class Repacker {
         return transpose();
       case Packing::Gptq:
         transpose_dwords();
+        if (format_.zero == AffineZero::Bias) return write_biases();
         spread([&](std::int64_t row, std::int64_t g) { return g * how_.stored_rows + row; });
-        unpack_zeros([&](std::int64_t row, std::int64_t g) {
-          return zero_along_rows(g * dwords_of(how_.stored_rows, format_.bits), row);
-        });
+        unpack_zeros([&](std::int64_t row, std::int64_t g) { return gptq_zero(row, g); });
         return;
       case Packing::Awq:
         unpack_awq();
@@ -133,7 +133,27 @@ class Repacker {
 
   std::uint32_t code_mask() const { return (1u << format_.bits) - 1; }
 
-  std::uint32_t zero_along_rows(std::int64_t first_dword, std::int64_t row) const {
+  // scale * code + bias is scale * (code - zero point) without rounding: both products and their
+  // sum have far less than 24 bits.
+  void write_biases() {
+    for (std::int64_t i = 0; i < n(); ++i) {
+      for (std::int64_t g = 0; g < n_groups_; ++g) {
+        const std::int64_t from = stored_group(g);
+        float scale_of = 0;
+        const std::int64_t at = from * how_.stored_rows + stored(i);
+        decode_floats(
+            how_.stored_scale_dtype,
+            from_.scales + at * static_cast<std::int64_t>(dtype_size(how_.stored_scale_dtype)), 1,
+            &scale_of);
+        const float bias = -scale_of * static_cast<float>(gptq_zero(stored(i), from));
+        std::memcpy(scale(i, g), &scale_of, sizeof scale_of);
+        std::memcpy(writable(to_.biases) + ((first_ + i) * n_groups_ + g) * 4, &bias, sizeof bias);
+      }
+    }
+  }
+
+  std::uint32_t gptq_zero(std::int64_t row, std::int64_t group) const {
+    const std::int64_t first_dword = group * dwords_of(how_.stored_rows, format_.bits);
     const std::int64_t per_dword = 32 / format_.bits;
     return (load_dword(from_.biases, first_dword + row / per_dword) >>
                 (row % per_dword * format_.bits) &
@@ -354,7 +374,9 @@ PlaneBytes stored_bytes(const Repack& how, const WeightFormat& format, std::int6
   if (how.packing == Packing::Transposed) return plane_bytes(format, rows, cols);
   const std::int64_t n = groups_of(cols, how.stored_group);
   const std::int64_t n_scales = how.has_one_scale ? 1 : n * rows;
-  const std::int64_t scales = n_scales * static_cast<std::int64_t>(dtype_size(format.scale_dtype));
+  const bool has_biases = how.packing == Packing::Gptq && format.zero == AffineZero::Bias;
+  const DType scale_dtype = has_biases ? how.stored_scale_dtype : format.scale_dtype;
+  const std::int64_t scales = n_scales * static_cast<std::int64_t>(dtype_size(scale_dtype));
   const std::int64_t row_dwords = dwords_of(rows, format.bits);
   const std::int64_t col_dwords = dwords_of(cols, format.bits);
   const bool has_zeros = format.zero == AffineZero::ZeroPoint;

@@ -8,7 +8,9 @@
 //   Rows         as the format says; Fp8Block with blocks of `stored_block_rows`
 //   Transposed   data: [C, R] floats
 //   Gptq         data: [C * b / 32, R] dwords along C; scales: [n, R]; zero points:
-//                [n, R * b / 32] dwords along R, to which zero_offset is added
+//                [n, R * b / 32] dwords along R, to which zero_offset is added. Where that does not
+//                fit into a byte the format has biases instead, F32 like its scales: exact for
+//                scales of 16 bits, which stored_scale_dtype tells
 //   Awq          data: [C, R / 8] dwords along R; scales: [n, R]; zero points: [n, R / 8]; the
 //   codes
 //                of a dword stand for its rows 0, 2, 4, 6, 1, 3, 5, 7
@@ -48,10 +50,11 @@ RowRuns compose(const RowRuns& outer, const RowRuns& inner);
 struct Repack {
   Packing packing = Packing::Rows;
   std::int64_t stored_rows = 0;
-  std::int64_t stored_group = 0;       // Gptq and what follows
-  std::int64_t stored_block_rows = 0;  // Rows of Fp8Block
-  int zero_offset = 0;                 // Gptq
-  bool has_one_scale = false;          // PackedRows and SignedBytes
+  std::int64_t stored_group = 0;          // Gptq and what follows
+  std::int64_t stored_block_rows = 0;     // Rows of Fp8Block
+  int zero_offset = 0;                    // Gptq
+  bool has_one_scale = false;             // PackedRows and SignedBytes
+  DType stored_scale_dtype = DType::F16;  // Gptq with biases
   RowRuns rows = {};  // of the stored matrix, in the order in which they are wanted
 
   // The same of the rows that `picked` picks out of these.

@@ -140,11 +140,17 @@ Found take_gptq(const Request& want, const Named& codes, const QuantSettings& se
   found.matrix.data = take_plane(want, *codes.info, found.strides.data);
   found.matrix.scales = take_plane(want, *scales.info, found.strides.scales);
   found.matrix.biases = take_plane(want, *zeros.info, found.strides.biases);
+  const int zero_offset = settings.is_gptq_v2 ? 0 : 1;
+  // Zero points of 256 do not fit into a byte.
+  if (bits == 8 && zero_offset > 0 && scales.info->dtype != DType::F32) {
+    found.matrix.format.zero = AffineZero::Bias;
+    found.matrix.format.scale_dtype = DType::F32;
+  }
   set_repack(want, found,
              {.packing = Packing::Gptq,
               .stored_group = group,
-              .zero_offset = settings.is_gptq_v2 ? 0 : 1,
-              .rows = {}});
+              .zero_offset = zero_offset,
+              .stored_scale_dtype = scales.info->dtype});
   return found;
 }
 

@@ -182,7 +182,10 @@ int packed_bits(const Request& want, const Named& weight) {
 int affine_group(const Request& want, const Named& scales) {
   const std::int64_t groups = last_dimension(*scales.info);
   const std::int64_t group = groups == 0 ? 0 : want.cols / groups;
-  if (group * groups != want.cols || !one_of(group, std::array{32, 64, 128})) {
+  // A container also has groups of odd matrices.
+  const bool is_known = one_of(group, std::array{32, 64, 128}) ||
+                        want.source.layout() == ModelSource::Layout::Container;
+  if (groups == 0 || group * groups != want.cols || !is_known) {
     wrong_shape(want, scales,
                 fmt::format("groups of 32, 64 or 128 columns of {}",
                             shape_text(want.shape(want.rows, want.cols))));

@@ -129,6 +129,8 @@ TEST(ExpertRepack, AZeroPointThatDoesNotFitNamesTheExpert) {
     test::add_stored(writer, random, "gptq8", name, 32, 32, 32);
   const auto begin = writer.header()["up.qzeros"]["data_offsets"][0].get<std::size_t>();
   writer.data()[begin] = static_cast<char>(0xFF);
+  for (const char* name : {"gate", "up", "down"})
+    writer.add_f32(std::string(name) + ".scales", {1, 32}, random.floats(32));
   writer.write(dir.file("model.safetensors"));
   dir.write("config.json", dump_json(test::format_config("gptq8", 32)));
   const auto source = open_safetensors_directory(dir.path());

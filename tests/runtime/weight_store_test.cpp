@@ -129,6 +129,7 @@ TEST(WeightStore, RepacksWhatIsNotStoredInRows) {
           std::vector<std::byte> bytes(plane.size());
           if (bytes.empty()) return;
           backend->download({got.buffer, offset, bytes.size()}, bytes);
+          backend->wait_for_all();
           EXPECT_EQ(std::memcmp(bytes.data(), plane.data(), bytes.size()), 0) << matrix.name;
         };
         EXPECT_EQ(got.format, matrix.format);

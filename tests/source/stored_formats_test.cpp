@@ -298,6 +298,7 @@ TEST_F(Refused, ZeroPointsBeyondAByte) {
   add("gptq8", 8, 64, 32);
   const auto begin = writer_.header()["m.qzeros"]["data_offsets"][0].get<std::size_t>();
   writer_.data()[begin + 3] = static_cast<char>(0xFF);
+  writer_.add_f32("m.scales", {2, 8}, random_.floats(16));
   open(test::format_config("gptq8", 32));
   const StoredMatrix matrix = find_matrix(*source_, "m", 8, 64);
   expect_error(Errc::Unsupported, {"m.qweight", "256"}, [&] { LoadedMatrix(*source_, matrix); });

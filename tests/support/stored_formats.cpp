@@ -140,7 +140,7 @@ class Maker {
     });
     add(".qweight", DType::I32, {cols_ * bits / 32, rows_},
         transposed_dwords(rows, rows_, cols_ * bits / 32));
-    const Codes zeros = make_codes(random_, n * rows_, (1u << bits) - (bits == 8 ? 2 : 1));
+    const Codes zeros = make_codes(random_, n * rows_, (1u << bits) - 1);
     add(".qzeros", DType::I32, {n, up(rows_ * bits, 32)},
         pack_rows(n, rows_, bits,
                   [&](auto g, auto r) { return zeros[static_cast<std::size_t>(g * rows_ + r)]; }));
