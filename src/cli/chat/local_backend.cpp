@@ -71,6 +71,8 @@ LocalBackend::Prompt LocalBackend::encode(const ChatQuestion& question) {
   prompt.chat.extra = question.extra;
   const bool with_tools = has_tools(prompt.chat);
   prompt.chat.messages = normalize_messages(question.messages, profile(with_tools));
+  prompt.chat.tools = tools_for_template(std::move(prompt.chat.tools), profile(with_tools));
+  adapt_thinking_variables(profile(with_tools).format, prompt.chat.extra);
   const MarkedText rendered = engine_->chat_template(with_tools).render(prompt.chat);
   prompt.tokens = engine_->tokenizer().encode(rendered);
   prompt.opens_thought = prompt_opens_thought(rendered);
@@ -105,7 +107,7 @@ ChatReply LocalBackend::answer(const ChatQuestion& question, const ChatEvents& e
   options.tools = prompt.chat.tools;
   const ReplyFormat format = profile(has_tools(prompt.chat)).format;
   request.shown_special = special_marker_tokens(
-      has_tools(prompt.chat) ? format : ReplyFormat::Plain, engine_->tokenizer());
+      has_tools(prompt.chat) ? format : format_without_calls(format), engine_->tokenizer());
   ReplyStream stream(make_reply_parser(format, options), events, answer.reply);
   GenerateOptions generating;
   generating.drafts = drafts_;

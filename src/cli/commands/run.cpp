@@ -10,6 +10,7 @@
 #include "cli/prefix_session.h"
 #include "cli/reports/run_stats.h"
 #include "cli/terminal/answer_printer.h"
+#include "cli/terminal/channel_text.h"
 #include "cli/terminal/interrupt.h"
 #include "cli/terminal/text_input.h"
 #include "engine/generate.h"
@@ -50,6 +51,7 @@ std::optional<std::string> find_prompt(const RunOptions& options,
 
 struct Prompt {
   std::vector<TokenId> tokens;
+  ReplyFormat format = ReplyFormat::Plain;  // of which a reply is read: channels, or none
   bool opens_thought = false;
   std::optional<ChatRequest> chat;  // of which it was made
 };
@@ -60,11 +62,12 @@ Prompt encode_prompt(const Engine& engine, const RunOptions& options,
   if (options.raw) {
     return {tokenizer.with_special_tokens(options.special ? tokenizer.encode_markup(*text)
                                                           : tokenizer.encode_data(*text)),
-            false, std::nullopt};
+            ReplyFormat::Plain, false, std::nullopt};
   }
   const ChatRequest chat = make_conversation(options.conversation, text);
   const MarkedText rendered = engine.chat_template(has_tools(chat)).render(chat);
-  return {tokenizer.encode(rendered), prompt_opens_thought(rendered), chat};
+  return {tokenizer.encode(rendered), format_of_prompt(rendered), prompt_opens_thought(rendered),
+          chat};
 }
 
 PrefixPoints prefix_points(const Engine& engine, const Prompt& prompt) {
@@ -78,7 +81,7 @@ void read_ahead(Engine& engine, Session& session, PrefixSession& prefix, const P
                 const std::string& text) {
   ReplyOptions options;
   options.opens_thought = prompt.opens_thought;
-  const std::string answer = parse_reply(ReplyFormat::Plain, options, text).content;
+  const std::string answer = parse_reply(prompt.format, options, text).content;
   prefix.read_ahead(session,
                     next_turn_prefix(engine.chat_template(has_tools(*prompt.chat)),
                                      engine.tokenizer(), *prompt.chat, answer),
@@ -116,7 +119,7 @@ int run(const RunOptions& options, const std::vector<std::string>& arguments) {
   request.max_tokens = options.max_tokens;
   request.stop = options.stop;
   if (prompt.chat)  // the end of a thought must be seen
-    request.shown_special = special_marker_tokens(ReplyFormat::Plain, engine->tokenizer());
+    request.shown_special = special_marker_tokens(prompt.format, engine->tokenizer());
   request.ignore_end = options.ignore_end;
   if (options.model.draft.starts_with("mtp") && !engine->config().mtp)
     options.general.note("--draft mtp: the model has no head that predicts further tokens");
@@ -129,12 +132,17 @@ int run(const RunOptions& options, const std::vector<std::string>& arguments) {
   if (!options.model.model && words == arguments && words.size() == 1 &&
       !is_plainly_text(words[0], /*more_follows=*/true))
     options.general.note(fmt::format("\"{}\" is the prompt: no model is called that", words[0]));
-  AnswerPrinter printer(prompt.opens_thought, options.general.color_on_stdout());
+  const bool has_channels = prompt.format != ReplyFormat::Plain;
+  AnswerPrinter printer(prompt.opens_thought && !has_channels, options.general.color_on_stdout());
+  const Json tools = prompt.chat ? prompt.chat->tools : Json();
+  ChannelText channels(prompt.format, prompt.opens_thought, tools);
   GenerateOptions generating;
   generating.drafts = parse_drafts(options.model);
   generating.events.cancelled = [] { return interrupted(); };
   if (!options.json)
-    generating.events.on_text = [&](std::string_view piece) { printer.write(piece); };
+    generating.events.on_text = [&](std::string_view piece) {
+      printer.write(has_channels ? channels.feed(piece) : piece);
+    };
   Session session = engine->new_session();
   PrefixSession prefix(*engine, options.prefix, options.conversation.messages.has_value());
   if (prefix.is_on()) {
@@ -143,7 +151,13 @@ int run(const RunOptions& options, const std::vector<std::string>& arguments) {
     generating.sync = &prefix.sync();
     generating.keep_answer = points.answer_stays;
   }
-  const GenerateResult result = generate(*engine, session, request, generating);
+  GenerateResult result = generate(*engine, session, request, generating);
+  const std::string text_as_written = result.text;
+  if (has_channels) {
+    ChannelText whole(prompt.format, prompt.opens_thought, tools);
+    result.text = whole.feed(text_as_written);
+    result.text += whole.finish();
+  }
 
   save_profile(*engine, options.general);
   if (options.json) {
@@ -151,6 +165,7 @@ int run(const RunOptions& options, const std::vector<std::string>& arguments) {
     prefix.add_to(json, result.reused);
     write_stdout(dump_json(json) + "\n");
   } else {
+    if (has_channels) printer.write(channels.finish());
     printer.finish();
   }
   if (result.reason == StopReason::ContextFull) {
@@ -159,7 +174,7 @@ int run(const RunOptions& options, const std::vector<std::string>& arguments) {
   }
   if (options.prefix.ahead && prefix.is_on() && prompt.chat &&
       result.reason == StopReason::EndToken)
-    read_ahead(*engine, session, prefix, prompt, result.text);
+    read_ahead(*engine, session, prefix, prompt, text_as_written);
   if (!prefix.warning().empty()) options.general.note(prefix.warning());
   if (options.stats && !options.json)
     write_stderr(stats_text(*engine, result) + prefix.text(result.reused, request.prompt.size()));

@@ -167,7 +167,8 @@ ModelIndex read_index(const ModelSource& source, const ModelConfig& config) {
 }
 
 constexpr std::array<std::string_view, 2> kModelTypes{"gemma4", "gemma4_text"};
-constexpr std::array<std::string_view, 3> kEndTokens{"<eos>", "<turn|>", "<end_of_turn>"};
+constexpr std::array<std::string_view, 4> kEndTokens{"<eos>", "<turn|>", "<end_of_turn>",
+                                                     "<|tool_response>"};
 
 }  // namespace
 

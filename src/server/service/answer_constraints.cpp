@@ -5,6 +5,7 @@
 #include "runtime/sampling/grammar_constraint.h"
 #include "server/http/http.h"
 #include "server/service/call_constraint.h"
+#include "text/replies/reply_harmony.h"
 #include "text/replies/reply_thinking.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -14,11 +15,9 @@ namespace {
 // Ends a thought when its budget is used up. What may follow it is another constraint's matter.
 class LimitedThought : public TokenConstraint {
  public:
-  LimitedThought(const Tokenizer& tokenizer, std::int64_t budget, bool opens_thought,
+  LimitedThought(const ThinkingBudget& budget, std::size_t n_ids,
                  std::shared_ptr<TokenConstraint> rest)
-      : budget_(tokenizer, budget, opens_thought),
-        rest_(std::move(rest)),
-        only_(tokenizer.n_ids()) {}
+      : budget_(budget), rest_(std::move(rest)), only_(n_ids) {}
 
   std::span<const std::uint8_t> allowed() override {
     const std::optional<TokenId> forced = budget_.forced();
@@ -75,8 +74,9 @@ GrammarCache& AnswerConstraints::grammars() {
 }
 
 std::vector<TokenId> AnswerConstraints::after_thought(const GenerationPrompt& prompt) const {
-  if (!prompt.reply.opens_thought) return {};
-  const std::optional<TokenId> end = engine_.tokenizer().find_token("</think>");
+  if (!prompt.reply.opens_thought || prompt.format == ReplyFormat::Harmony) return {};
+  const std::string_view marker = thought_markers(prompt.format).end;
+  const std::optional<TokenId> end = engine_.tokenizer().find_token(marker);
   if (end) return {*end};
   throw HttpError(501, "not_supported_error",
                   "this model has no token that ends its thoughts, so the form of what follows "
@@ -88,15 +88,21 @@ std::shared_ptr<TokenConstraint> AnswerConstraints::of_output(const OutputFormat
   GrammarConstraintOptions options{.end_tokens = engine_.stop_tokens(),
                                    .starts_after = after_thought(prompt)};
   const JsonSchemaOptions json{.leading_newlines = !options.starts_after.empty()};
+  const bool in_channels = prompt.is_chat && prompt.format == ReplyFormat::Harmony;
+  const auto in_answer_channel = [&](const Json& schema) {
+    return grammars().gbnf(harmony_answer_grammar(), {{"value", schema}});
+  };
   std::shared_ptr<TokenMasks> masks;
   switch (output.kind) {
     case OutputFormat::Kind::Text:
       return nullptr;
     case OutputFormat::Kind::JsonObject:
-      masks = grammars().json_object(json);
+      masks =
+          in_channels ? in_answer_channel(Json{{"type", "object"}}) : grammars().json_object(json);
       break;
     case OutputFormat::Kind::JsonSchema:
-      masks = grammars().json_schema(output.schema, json);
+      masks = in_channels ? in_answer_channel(output.schema)
+                          : grammars().json_schema(output.schema, json);
       break;
     case OutputFormat::Kind::Grammar:
       masks = grammars().gbnf(output.grammar);
@@ -138,13 +144,13 @@ std::shared_ptr<TokenConstraint> AnswerConstraints::of_demanded_call(
 std::shared_ptr<TokenConstraint> AnswerConstraints::of_free_calls(const GenerationRequest& request,
                                                                   const GenerationPrompt& prompt) {
   const Json& tools = prompt.reply.tools;
-  if (!prompt.is_chat || prompt.format == ReplyFormat::Plain || !tools.is_array() || tools.empty())
-    return nullptr;
+  if (!prompt.is_chat || prompt.format == ReplyFormat::Plain || !prompt.may_call()) return nullptr;
   try {
     Calls calls = compile(prompt.format, tools, {.parallel = request.parallel_tool_calls});
     return std::make_shared<CallConstraint>(
         engine_.tokenizer(), std::move(calls.masks),
-        CallConstraint::Options{.opener = std::move(calls.starts_after),
+        CallConstraint::Options{.format = prompt.format,
+                                .opener = std::move(calls.starts_after),
                                 .end_tokens = engine_.stop_tokens(),
                                 .opens_thought = prompt.reply.opens_thought,
                                 .repeats = calls.repeats});
@@ -167,9 +173,21 @@ std::shared_ptr<TokenConstraint> AnswerConstraints::make(const GenerationRequest
   } catch (const Error& error) {
     throw HttpError(400, "invalid_request_error", error.what()).with_param(field);
   }
-  if (!prompt.reply.opens_thought || !request.thinking.budget) return constraint;
-  return std::make_shared<LimitedThought>(engine_.tokenizer(), *request.thinking.budget,
-                                          /*opens_thought=*/true, std::move(constraint));
+  return with_limited_thought(request, prompt, std::move(constraint));
+}
+
+std::shared_ptr<TokenConstraint> AnswerConstraints::with_limited_thought(
+    const GenerationRequest& request, const GenerationPrompt& prompt,
+    std::shared_ptr<TokenConstraint> rest) const {
+  const ThinkingChoice& thinking = request.thinking;
+  if (!thinking.budget || !(prompt.thinks || prompt.reply.opens_thought)) return rest;
+  const bool is_harmony = prompt.format == ReplyFormat::Harmony;
+  if (is_harmony && thinking.budget_is_of_effort) return rest;  // the model keeps to it by itself
+  const ThoughtMarkers markers =
+      thought_markers(prompt.format, /*calls_may_follow=*/prompt.may_call());
+  return std::make_shared<LimitedThought>(
+      ThinkingBudget(engine_.tokenizer(), *thinking.budget, prompt.reply.opens_thought, markers),
+      engine_.tokenizer().n_ids(), std::move(rest));
 }
 
 }  // namespace moeflux

@@ -40,6 +40,9 @@ class AnswerConstraints {
                                                     const GenerationPrompt& prompt);
   std::shared_ptr<TokenConstraint> of_free_calls(const GenerationRequest& request,
                                                  const GenerationPrompt& prompt);
+  std::shared_ptr<TokenConstraint> with_limited_thought(
+      const GenerationRequest& request, const GenerationPrompt& prompt,
+      std::shared_ptr<TokenConstraint> rest) const;
   struct Calls {  // a ToolGrammar, compiled
     std::shared_ptr<TokenMasks> masks;
     std::string starts_after;

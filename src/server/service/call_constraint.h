@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/sampling/grammar_constraint.h"
+#include "text/replies/reply_thinking.h"
 
 namespace moeflux {
 
@@ -18,6 +19,7 @@ class Tokenizer;
 class CallConstraint : public TokenConstraint {
  public:
   struct Options {
+    ReplyFormat format = ReplyFormat::Plain;
     std::string opener = {};  // what the grammar's text follows
     std::vector<TokenId> end_tokens = {};
     bool opens_thought = false;  // the answer begins inside of a thought
@@ -34,11 +36,14 @@ class CallConstraint : public TokenConstraint {
  private:
   enum class Place { Begin, Thought, Content };
   void read(std::string_view text);
+  void read_harmony();
   bool find_begin();
+  void begin_call(const std::string& rest);
 
   const Tokenizer& tokenizer_;
   std::shared_ptr<TokenMasks> masks_;
   Options options_;
+  ThoughtMarkers marks_;
   Place place_;
   std::string seen_;                       // the last bytes, as far as they may matter
   std::optional<GrammarConstraint> call_;  // while a block is open

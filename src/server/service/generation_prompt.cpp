@@ -89,10 +89,11 @@ PromptMaker::Chat PromptMaker::make_chat(const GenerationRequest& request) const
   chat.request.messages = naming(request.messages_field, [&] {
     return normalize_messages(request.messages, profile(is_some(chat.tools)));
   });
-  chat.request.tools = chat.tools;
+  chat.request.tools = tools_for_template(chat.tools, profile(is_some(chat.tools)));
   chat.request.extra = request.template_variables;
   const Json thinking = thinking_variables(request.thinking);
   for (const auto& [name, value] : thinking.items()) chat.request.extra[name] = value;
+  adapt_thinking_variables(profile(is_some(chat.tools)).format, chat.request.extra);
   return chat;
 }
 
@@ -118,6 +119,7 @@ GenerationPrompt PromptMaker::make_chat_prompt(const GenerationRequest& request)
       find_prefix_points(chat_template, engine_.tokenizer(), chat.request, prompt.tokens).positions;
   prompt.is_chat = true;
   prompt.format = profile(is_some(chat.tools)).format;
+  prompt.thinks = profile(is_some(chat.tools)).thinks;
   prompt.reply = {.opens_thought = prompt_opens_thought(text),
                   .tools = chat.tools,
                   .stream_arguments = request.stream_arguments};

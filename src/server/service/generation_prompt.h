@@ -17,6 +17,9 @@ struct GenerationPrompt {
   ReplyOptions reply = {};
   ToolChoice tool_choice = {};
   bool is_chat = false;  // its reply is taken apart
+  bool thinks = false;   // the model may think, whether the prompt opens a thought or not
+
+  bool may_call() const { return reply.tools.is_array() && !reply.tools.empty(); }
 };
 
 class PromptMaker {

@@ -116,9 +116,9 @@ AnswerRequest GenerationService::make_job(const GenerationRequest& request,
   job.stop = request.stop;
   job.ignore_end = request.ignore_end;
   if (prompt.is_chat) {
-    const bool has_calls = prompt.reply.tools.is_array() && !prompt.reply.tools.empty();
-    job.shown_special =
-        special_marker_tokens(has_calls ? prompt.format : ReplyFormat::Plain, tokenizer());
+    const ReplyFormat format =
+        prompt.may_call() ? prompt.format : format_without_calls(prompt.format);
+    job.shown_special = special_marker_tokens(format, tokenizer());
   }
   return job;
 }

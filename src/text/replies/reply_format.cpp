@@ -54,10 +54,16 @@ ReplyFormat variant_of(ReplyFormat format, std::string_view text) {
   }
 }
 
-std::optional<ReplyFormat> format_of_call(const ChatTemplate& chat, Json content) {
+// `named_id`: the id of the call is functions.NAME:INDEX, as Kimi gives them.
+std::optional<ReplyFormat> format_of_call(const ChatTemplate& chat, Json content,
+                                          bool named_id = false) {
   ChatRequest request;
   request.messages = probe_call(std::move(content), probe_arguments(), "probe_result");
   request.tools = probe_tools();
+  if (named_id) {
+    request.messages[1]["tool_calls"][0]["id"] = "functions.probe_tool:0";
+    request.messages[2]["tool_call_id"] = "functions.probe_tool:0";
+  }
   const std::optional<MarkedText> rendered = chat.probe(request);
   if (!rendered) return std::nullopt;
   // What the template says about calls in general comes before the question.
@@ -138,6 +144,16 @@ void find_call_forms(const ChatTemplate& chat, ReplyProfile& profile) {
   Json result = two[2];
   result["tool_call_id"] = "call00002";
   two.push_back(std::move(result));
+  Json tools = probe_tools();
+  const auto takes_tools = [&] {
+    return chat
+        .probe({.messages = Json::array({probe_message("user", kProbeQuestion)}), .tools = tools})
+        .has_value();
+  };
+  const bool takes_described = takes_tools();
+  tools[0]["function"].erase("description");
+  profile.needs_descriptions = takes_described && !takes_tools();
+
   profile.one_call = shows(chat, calls, "probe place") &&
                      !(shows(chat, two, "probe place") && shows(chat, two, "second_place"));
 
@@ -182,7 +198,14 @@ ReplyProfile detect_reply_profile(const ChatTemplate& chat) {
     format = format_of_call(chat, nullptr);
     profile.null_content = format.has_value();
   }
+  if (!format) {
+    format = format_of_call(chat, "", /*named_id=*/true);
+    profile.null_content = false;
+    profile.named_ids = format.has_value();
+  }
   profile.format = format ? *format : format_of_description(chat);
+  // Kimi's models name their calls so, and templates repeat the id with the result.
+  if (profile.format == ReplyFormat::Kimi) profile.named_ids = true;
   find_call_forms(chat, profile);
   profile.late_system = takes_late_system(chat);
   find_thinking(chat, profile);

@@ -20,9 +20,11 @@ class Tokenizer;
 struct ReplyProfile {
   ReplyFormat format = ReplyFormat::Plain;
   MessageForms forms = {};
-  bool null_content = false;  // calls are only shown when the content beside them is null
-  bool late_system = true;    // takes system messages after the first
-  bool one_call = false;      // shows one call of a message only
+  bool null_content = false;        // calls are only shown when the content beside them is null
+  bool late_system = true;          // takes system messages after the first
+  bool one_call = false;            // shows one call of a message only
+  bool named_ids = false;           // writes the id for the name: functions.NAME:INDEX
+  bool needs_descriptions = false;  // refuses tools without
   std::string thought_field = "reasoning_content";  // of a message, where thoughts are read
   bool thought_and_text = true;                     // takes both beside a call
   bool thinks = false;                              // knows thoughts at all

@@ -109,13 +109,13 @@ class HarmonyParser final : public ReplyParser {
 
   ReplyPieces run(bool at_end) {
     ReplyPieces out;
-    while (in_body_ ? body(at_end, out) : head(at_end)) {
+    while (in_body_ ? body(at_end, out) : head(at_end, out)) {
     }
     return out;
   }
 
   // False: waits for more text.
-  bool head(bool at_end);
+  bool head(bool at_end, ReplyPieces& out);
   bool body(bool at_end, ReplyPieces& out);
   Kind kind_of(const Head& head);
   void begin_body(Kind kind);
@@ -134,6 +134,7 @@ class HarmonyParser final : public ReplyParser {
   bool is_first_ = true;   // no message has begun
   Kind kind_ = Kind::Content;
   bool begins_message_ = true;                      // nothing of this one has come out
+  bool shows_markers_ = false;                      // of a thought that is content
   bool had_content_ = false, had_thought_ = false;  // in messages before
 
   int n_calls_ = 0;
@@ -143,7 +144,7 @@ class HarmonyParser final : public ReplyParser {
   ReplyPieces call_;  // withheld, unless arguments are streamed
 };
 
-bool HarmonyParser::head(bool at_end) {
+bool HarmonyParser::head(bool at_end, ReplyPieces& out) {
   if (!has_role_ && !may_be_head(text_)) {
     begin_body(Kind::Content);
     return true;
@@ -162,7 +163,10 @@ bool HarmonyParser::head(bool at_end) {
   const std::size_t n_taken = search.n_safe + kEnds[search.marker].size();
   if (search.marker == kMessage) {
     raw_ = text_.substr(0, n_taken);
-    begin_body(kind_of(read_head(text, has_role_)));
+    const Head head = read_head(text, has_role_);
+    begin_body(kind_of(head));
+    shows_markers_ = kind_ == Kind::Content && head.channel == "analysis";
+    if (shows_markers_) add_text(kind_, raw_, out);
   } else {
     has_role_ = search.marker == kStart;  // a head without a message
   }
@@ -188,6 +192,7 @@ void HarmonyParser::begin_body(Kind kind) {
   in_body_ = true;
   is_first_ = false;
   begins_message_ = true;
+  shows_markers_ = false;
   arguments_ = Arguments::Before;
   scanner_ = {};
 }
@@ -199,6 +204,7 @@ bool HarmonyParser::body(bool at_end, ReplyPieces& out) {
   text_.erase(0, search.n_safe);
   if (search.marker == MarkerSearch::kNone) return false;
   const std::size_t marker = search.marker + kStart;
+  if (shows_markers_ && marker == kEnd) add_text(kind_, kHarmonyEnd, out);
   // Models forget <|end|>: another head ends a message, too.
   if (marker != kChannel) text_.erase(0, kEnds[search.marker].size());
   end_body(true, out);
@@ -209,7 +215,8 @@ bool HarmonyParser::body(bool at_end, ReplyPieces& out) {
 void HarmonyParser::end_body(bool complete, ReplyPieces& out) {
   in_body_ = false;
   if (kind_ == Kind::Call) end_call(complete, out);
-  if (!begins_message_) (kind_ == Kind::Thought ? had_thought_ : had_content_) = true;
+  if (!begins_message_ && !shows_markers_)
+    (kind_ == Kind::Thought ? had_thought_ : had_content_) = true;
 }
 
 void HarmonyParser::add_body(std::string_view text, ReplyPieces& out) {

@@ -161,6 +161,7 @@ class MessageNormalizer {
 
   Json take() {
     if (profile_.one_call) split_calls();
+    if (profile_.named_ids) name_ids();
     for (Json& message : messages_) profile_.forms.apply(message);
     return std::move(messages_);
   }
@@ -211,6 +212,25 @@ class MessageNormalizer {
       return;
     field = thought.get<std::string>() + "\n\n" + text_of(to["content"]);
     to["content"] = "";
+  }
+
+  // The index counts all calls of the chat.
+  void name_ids() {
+    std::map<std::string, Json> named;
+    int n_calls = 0;
+    for (Json& message : messages_) {
+      if (message.contains("tool_call_id")) {
+        const auto id = named.find(message["tool_call_id"].get<std::string>());
+        if (id != named.end()) message["tool_call_id"] = id->second;
+      }
+      if (!message.contains("tool_calls")) continue;
+      for (Json& call : message["tool_calls"]) {
+        const Json id =
+            fmt::format("functions.{}:{}", call["function"]["name"].get<std::string>(), n_calls++);
+        if (call.contains("id")) named[call["id"].get<std::string>()] = id;
+        call["id"] = id;
+      }
+    }
   }
 
   // Messages of one call each, every one followed by its results.
@@ -335,6 +355,15 @@ Json normalize_tools(const Json& tools) {
     result.push_back(Json{{"type", "function"}, {"function", std::move(function)}});
   }
   return result.empty() ? Json(nullptr) : result;
+}
+
+Json tools_for_template(Json tools, const ReplyProfile& profile) {
+  if (!profile.needs_descriptions || !tools.is_array()) return tools;
+  for (Json& tool : tools) {
+    Json& function = tool.at("function");
+    if (find(function, "description") == nullptr) function["description"] = "";
+  }
+  return tools;
 }
 
 }  // namespace moeflux

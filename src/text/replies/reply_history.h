@@ -25,4 +25,7 @@ Json normalize_content(const Json& content, const std::string& where);
 // Null when there are none.
 Json normalize_tools(const Json& tools);
 
+// What normalize_tools() gave, as the template of the profile takes it.
+Json tools_for_template(Json tools, const ReplyProfile& profile);
+
 }  // namespace moeflux

@@ -100,7 +100,9 @@ TEST(SynthTensor, Mxfp4HasTheWantedStatistics) {
   m.is_mxfp4 = true;
   const std::vector<float> values = decode(m, RandomStream(7, "m"));
   for (std::size_t i = 256; i < values.size(); ++i) {
-    if (i % 256 < 64) ASSERT_LT(std::abs(values[i]), 1e-30f);
+    if (i % 256 < 64) {
+      ASSERT_LT(std::abs(values[i]), 1e-30f);
+    }
   }
   const Moments slow = moments(values, 256, 64, 128), rest = moments(values, 256, 128, 256);
   EXPECT_NEAR(slow.std, 0.5, 0.025);

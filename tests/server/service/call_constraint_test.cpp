@@ -25,11 +25,12 @@ class CallConstraintTest : public testing::Test {
         end_(*tokenizer_.eos()),
         grammars_(trie_of(tokenizer_, {end_})) {}
 
-  CallConstraint make(bool opens_thought = false, bool repeats = true) {
-    const ToolGrammar grammar =
-        tool_grammar(ReplyFormat::QwenXml, weather_tools(), {.parallel = repeats});
+  CallConstraint make(bool opens_thought = false, bool repeats = true,
+                      ReplyFormat format = ReplyFormat::QwenXml) {
+    const ToolGrammar grammar = tool_grammar(format, weather_tools(), {.parallel = repeats});
     return {tokenizer_, grammars_.gbnf(grammar.gbnf, grammar.schemas),
-            CallConstraint::Options{.opener = grammar.starts_after,
+            CallConstraint::Options{.format = format,
+                                    .opener = grammar.starts_after,
                                     .end_tokens = {end_},
                                     .opens_thought = opens_thought,
                                     .repeats = grammar.repeats}};
@@ -100,6 +101,29 @@ TEST_F(CallConstraintTest, InThoughtsNothingIsACall) {
   CallConstraint late = make();
   say(late, "A thought begins with <think>, a call with <tool_call>");
   EXPECT_FALSE(late.allowed().empty());
+}
+
+// In channels only the head of a message says that it is a call.
+TEST_F(CallConstraintTest, RecipientsInHeads) {
+  CallConstraint constraint = make(false, true, ReplyFormat::Harmony);
+  say(constraint, "<|channel|>analysis<|message|>I write to=functions.get_weather, perhaps.");
+  EXPECT_TRUE(constraint.allowed().empty());
+  say(constraint, "<|end|><|start|>assistant<|channel|>commentary to=functions.");
+  EXPECT_FALSE(constraint.allowed().empty());
+  EXPECT_TRUE(allows(constraint, "g"));
+  EXPECT_FALSE(allows(constraint, "x"));
+  say(constraint, "get_weather <|constrain|>json<|message|>{\"city\": \"Oslo\", \"days\": ");
+  EXPECT_TRUE(allows(constraint, "3"));
+  EXPECT_FALSE(allows(constraint, "\""));
+  EXPECT_FALSE(constraint.may_end());
+  say(constraint, "3}");
+  EXPECT_TRUE(constraint.may_end());
+
+  CallConstraint opened = make(/*opens_thought=*/true, true, ReplyFormat::Harmony);
+  say(opened, "I think to=functions.");
+  EXPECT_TRUE(opened.allowed().empty());
+  say(opened, "<|end|><|start|>assistant to=functions.");
+  EXPECT_FALSE(opened.allowed().empty());
 }
 
 // Without tokens for the markers, their last letters may come with what follows.

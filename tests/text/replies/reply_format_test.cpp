@@ -47,7 +47,7 @@ std::string rendered_reply(const ChatTemplate& chat, const ReplyProfile& profile
   }
   // The end of a thought that never began belongs to the prompt.
   if (text.starts_with("</think>")) text.erase(0, 8);
-  for (const std::string_view end : {"<|im_end|>", "[e~[", "<turn|>",
+  for (const std::string_view end : {"<|im_end|>", "[e~[", "<turn|>", "<|tool_response>",
                                      "<\xEF\xBD\x9C"
                                      "end\xE2\x96\x81of\xE2\x96\x81"}) {
     text.erase(std::min(text.find(end), text.size()));
@@ -220,7 +220,18 @@ TEST(ReplyFormat, OfAFolder) {
         Released{"mixtral-8x7b", ReplyFormat::Plain}, Released{"olmoe", ReplyFormat::Plain}}) {
     const std::string path = folder + "/templates/" + name + ".jinja";
     if (!std::filesystem::exists(path)) continue;
-    EXPECT_EQ(to_string(detect_reply_profile(load(path)).format), to_string(format)) << name;
+    const ReplyProfile profile = detect_reply_profile(load(path));
+    EXPECT_EQ(to_string(profile.format), to_string(format)) << name;
+    const bool is_harmony = format == ReplyFormat::Harmony;
+    EXPECT_EQ(profile.one_call, is_harmony) << name;
+    EXPECT_EQ(profile.needs_descriptions, is_harmony) << name;
+    EXPECT_EQ(profile.thought_field, is_harmony ? "thinking" : profile.thought_field) << name;
+    EXPECT_EQ(profile.thought_and_text, !is_harmony) << name;
+    EXPECT_EQ(profile.named_ids, format == ReplyFormat::Kimi) << name;
+    if (format != ReplyFormat::Plain && !is_harmony) {
+      SCOPED_TRACE(name);
+      expect_round_trips(load(path));
+    }
     ++n;
   }
   EXPECT_GT(n, 0);
@@ -278,10 +289,27 @@ TEST(ReplyFormat, TemplatesNeverSeen) {
       marker("tool", "call", "end") + "'}}{%- endfor -%}{{'" + marker("tool", "calls", "end") +
       "'}}{%- else -%}{{ m.role + ': ' + m.content + '\\n' }}{%- endif -%}{%- endfor -%}";
   const ReplyProfile profile = detect_reply_profile(ChatTemplate(v3, "v3", {}));
+  EXPECT_FALSE(profile.needs_descriptions);
+  const ChatTemplate describing(
+      "{% for t in tools or [] %}{{ '// ' + t.function.description }}{% endfor %}"
+      "{% for m in messages %}{{ m.content }}{% endfor %}",
+      "describing", {});
+  EXPECT_TRUE(detect_reply_profile(describing).needs_descriptions);
   EXPECT_EQ(to_string(profile.format), "deepseek_fenced");
   EXPECT_TRUE(profile.null_content);
   EXPECT_FALSE(profile.thinks);
   EXPECT_FALSE(profile.can_switch_off);
+
+  // Kimi's shape where the id is what stands for the name.
+  const std::string by_id =
+      "{%- for m in messages -%}{{ m.content }}{%- for t in m.tool_calls or [] -%}"
+      "<|tool_calls_section_begin|><|tool_call_begin|>{{ t.id }}<|tool_call_argument_begin|>"
+      "{{ t.function.arguments | tojson }}<|tool_call_end|><|tool_calls_section_end|>"
+      "{%- endfor -%}{%- endfor -%}";
+  const ReplyProfile named = detect_reply_profile(ChatTemplate(by_id, "by_id", {}));
+  EXPECT_EQ(to_string(named.format), "kimi");
+  EXPECT_TRUE(named.named_ids);
+  EXPECT_FALSE(profile.named_ids);
 
   const auto format_of = [](std::string_view source) {
     return to_string(detect_reply_profile(ChatTemplate(source, "test", {})).format);

@@ -136,7 +136,8 @@ TEST(ReplyHarmony, PromptsThatOpenAChannel) {
   options.opens_thought = false;
   options.reasoning = false;
   EXPECT_EQ(test::parse(kFormat, options, kThought + "<|channel|>final<|message|>Yes."),
-            "Hm.\n\nYes.");
+            "<|channel|>analysis<|message|>Hm.<|end|>Yes.")
+      << "thoughts as content";
 }
 
 TEST(ReplyHarmony, PassesOnWhatIsCertain) {

@@ -91,6 +91,30 @@ TEST(ReplyHistory, ThoughtsStandWhereTheTemplateReadsThem) {
   EXPECT_EQ(joined[0]["thinking"], "t\n\na");
 }
 
+TEST(ReplyHistory, ToolsWithoutADescription) {
+  const Json tools = normalize_tools(json(R"([{"name": "f"}, {"name": "g", "description": "d"}])"));
+  EXPECT_EQ(tools_for_template(tools, {}), tools);
+  const Json described = tools_for_template(tools, {.needs_descriptions = true});
+  EXPECT_EQ(described[0]["function"]["description"], "");
+  EXPECT_EQ(described[1]["function"]["description"], "d");
+  EXPECT_EQ(tools_for_template(nullptr, {.needs_descriptions = true}), nullptr);
+}
+
+TEST(ReplyHistory, IdsThatNameTheirFunction) {
+  const char* messages = R"([
+    {"role": "assistant", "tool_calls": [{"id": "x", "function": {"name": "f"}},
+                                         {"id": "y", "function": {"name": "g"}}]},
+    {"role": "tool", "tool_call_id": "y", "content": "two"},
+    {"role": "assistant", "tool_calls": [{"function": {"name": "f"}}]},
+    {"role": "tool", "tool_call_id": "z", "content": "three"}])";
+  const Json named = normalize(messages, {.named_ids = true});
+  EXPECT_EQ(named[0]["tool_calls"][0]["id"], "functions.f:0");
+  EXPECT_EQ(named[0]["tool_calls"][1]["id"], "functions.g:1");
+  EXPECT_EQ(named[1]["tool_call_id"], "functions.g:1");
+  EXPECT_EQ(named[2]["tool_calls"][0]["id"], "functions.f:2");
+  EXPECT_EQ(named[3]["tool_call_id"], "z");
+}
+
 TEST(ReplyHistory, OneCallAMessage) {
   const char* messages = R"([{"role": "user", "content": "q"},
     {"role": "assistant", "content": "Both.", "reasoning": "t", "tool_calls": [
