@@ -60,7 +60,9 @@ TEST_P(Formats, Embed) {
   }
   test::for_each_backend([&](Backend& backend, const std::string& what) {
     std::vector<float> out(want.size());
-    backend.embed({operand(table.view()), operand(tokens), operand(out, std::ssize(tokens))});
+    backend.embed({.table = operand(table.view()),
+                   .tokens = operand(tokens),
+                   .out = operand(out, std::ssize(tokens))});
     expect_close(out, want, 3e-7, what);
   });
 }
