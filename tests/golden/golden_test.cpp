@@ -101,8 +101,9 @@ class Golden : public testing::TestWithParam<Case> {};
 TEST_P(Golden, EveryCheckPasses) {
   const auto& [model, chunk, experts] = GetParam();
   Engine engine(model.path, options_of(GetParam(), Precision::Exact));
-  if (experts == Experts::Streamed) {
-    EXPECT_EQ(engine.plan().n_slots, engine.plan().min_slots);
+  const MemoryPlan& plan = engine.plan();
+  if (experts == Experts::Streamed && plan.min_slots < plan.max_slots) {
+    EXPECT_LT(plan.n_slots, plan.max_slots);
   }
   std::set<std::string> seen;
   const bool passed =
@@ -148,14 +149,13 @@ std::string test_name(const testing::TestParamInfo<Case>& test) {
 INSTANTIATE_TEST_SUITE_P(Models, Golden, testing::ValuesIn(cases()), test_name);
 
 TEST(GoldenFiles, OfEveryFamily) {
-  MOEFLUX_NEED_SHARED("fixtures");
   std::set<std::string_view> seen;
-  for (const std::string& name : test::golden_checkpoints(test::shared_path("fixtures")))
-    seen.insert(describe_model(*open_source(test::shared_path("fixtures/" + name))).family->name);
+  for (const Model& model : models())
+    seen.insert(describe_model(*open_source(model.path)).family->name);
   for (const Family* family : families()) {
-    if (family->name == "glm4") continue;  // nobody has made one of it
     EXPECT_TRUE(seen.contains(family->name)) << family->name;
   }
+  MOEFLUX_NEED_SHARED("fixtures");
 }
 
 // The goldens differ in what they hold; all of it together is what we claim to check.
