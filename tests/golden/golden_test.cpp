@@ -101,8 +101,9 @@ class Golden : public testing::TestWithParam<Case> {};
 TEST_P(Golden, EveryCheckPasses) {
   const auto& [model, chunk, experts] = GetParam();
   Engine engine(model.path, options_of(GetParam(), Precision::Exact));
-  if (experts == Experts::Streamed) {
-    EXPECT_EQ(engine.plan().n_slots, engine.plan().min_slots);
+  const MemoryPlan& plan = engine.plan();
+  if (experts == Experts::Streamed && plan.min_slots < plan.max_slots) {
+    EXPECT_LT(plan.n_slots, plan.max_slots);
   }
   std::set<std::string> seen;
   const bool passed =
