@@ -1,7 +1,9 @@
 // moeflux synth: a model of a released shape with random weights, for measurements.
 #include "convert/synth/synth.h"
 
+#include <algorithm>
 #include <memory>
+#include <span>
 
 #include "base/error.h"
 #include "base/memory_budget.h"
@@ -142,8 +144,7 @@ void add_synth_command(CommandLine& line) {
       line.add("synth", "Make a model of a released shape with random weights, for measurements.");
   command.arguments("DIRECTORY", 1);
   command.group("Model")
-      .option("--like", options->like, "SHAPE",
-              fmt::format("{}", fmt::join(synth_shape_names(), ", ")))
+      .option("--like", options->like, "SHAPE", "a released model: one of the shapes below")
       .option("--layers", options->layers, "N", "only the first N layers (default: all)")
       .flag("--mtp", options->mtp, "with the head that predicts the token after the next")
       .option("--seed", options->seed, "N", "other weights for another number (default: 1)");
@@ -161,6 +162,12 @@ void add_synth_command(CommandLine& line) {
   command.example("synth --like qwen3.6-35b-a3b /data/synth-35b")
       .example("synth --like qwen3.6-35b-a3b --skew 1 /data/synth-35b-skewed")
       .example("synth --like cogito-v2-671b --layers 5 --format mlx /data/synth-671b");
+  const std::vector<std::string> shapes = synth_shape_names();
+  constexpr std::size_t kOnALine = 5;
+  for (std::size_t i = 0; i < shapes.size(); i += kOnALine) {
+    const auto line = std::span(shapes).subspan(i, std::min(kOnALine, shapes.size() - i));
+    command.note(fmt::format("{}{}", i == 0 ? "Shapes: " : "        ", fmt::join(line, ", ")));
+  }
   command.note("With a skew, neighbouring tokens choose alike; 1 is most like released models.");
   command.note("Equal options give equal bytes, and the same weights in every format.");
   command.run(options, run);
