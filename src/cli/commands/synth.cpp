@@ -165,8 +165,8 @@ void add_synth_command(CommandLine& line) {
   const std::vector<std::string> shapes = synth_shape_names();
   constexpr std::size_t kOnALine = 5;
   for (std::size_t i = 0; i < shapes.size(); i += kOnALine) {
-    const auto line = std::span(shapes).subspan(i, std::min(kOnALine, shapes.size() - i));
-    command.note(fmt::format("{}{}", i == 0 ? "Shapes: " : "        ", fmt::join(line, ", ")));
+    const auto some = std::span(shapes).subspan(i, std::min(kOnALine, shapes.size() - i));
+    command.note(fmt::format("{}{}", i == 0 ? "Shapes: " : "        ", fmt::join(some, ", ")));
   }
   command.note("With a skew, neighbouring tokens choose alike; 1 is most like released models.");
   command.note("Equal options give equal bytes, and the same weights in every format.");
