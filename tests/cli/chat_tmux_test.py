@@ -164,6 +164,8 @@ def interrupt_stops_the_answer(start, home):
     chat.wait_until("an answer", lambda screen: len(screen.strip()) > 600)
     chat.keys("C-c")
     chat.wait("[stopped]")
+    # The screen is ahead of the drive.
+    chat.wait_until("a saved answer", lambda screen: len(messages(home)) > 1)
     said = messages(home)
     expect(said[1]["role"], "assistant")
     expect(said[1]["stopped"], True)
