@@ -57,6 +57,6 @@ cat <<NEXT
 Next:
   $shown run "your own question"      it can do sums, capitals, lists, translations, stories
   $shown info models/demo             what the model is made of, and the memory it needs
-  $shown run -m PATH --ram 6G "..."   a model of yours: Qwen3.5/3.6-MoE or DeepSeek-V3 class
+  $shown run -m PATH --ram 6G "..."   a model of yours; README.md lists the families
   $shown --help                       everything else
 NEXT
