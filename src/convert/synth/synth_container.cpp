@@ -27,10 +27,8 @@ ContainerSpec::Tensor tensor_of(const SynthPlane& plane) {
   return {plane.name, plane.dtype, plane.shape};
 }
 
-ContainerSpec::Tensor expert_tensor(const SynthExpertPlane& plane) {
-  ContainerSpec::Tensor tensor = tensor_of(plane.plane());
-  tensor.is_interleaved = plane.is_affine();
-  return tensor;
+ContainerSpec::Tensor expert_tensor(const SynthPlane& plane) {
+  return {plane.name, plane.dtype, plane.shape, /*is_interleaved=*/true};
 }
 
 class ContainerSynthesis {
@@ -85,7 +83,7 @@ class ContainerSynthesis {
       ContainerSpec::Bank& bank = spec.banks.emplace_back();
       bank.n_experts = job_.plan.banks[b].n_experts;
       for (const SynthExpertPlane& plane : banks_[b]) {
-        bank.planes.push_back(expert_tensor(plane));
+        bank.planes.push_back(expert_tensor(plane.plane()));
       }
     }
     return spec;
@@ -139,7 +137,6 @@ class ContainerSynthesis {
             const ContainerPlane& to = layout.planes[p];
             banks_[b][p].fill(static_cast<int>(expert),
                               std::span(record).subspan(to.offset, to.bytes));
-            if (!to.is_interleaved) continue;
             arrange_plane(record.data() + to.offset, to.shape[0], to.shape[1], dtype_size(to.dtype),
                           /*to_tiles=*/true);
           }

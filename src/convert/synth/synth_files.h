@@ -49,7 +49,6 @@ class SynthExpertPlane {
   SynthExpertPlane(const SynthMatrix& of, SynthPlane plane, std::uint64_t seed)
       : of_(&of), plane_(std::move(plane)), random_(seed, of.module) {}
   const SynthPlane& plane() const { return plane_; }
-  bool is_affine() const { return !of_->is_mxfp4; }
   void fill(int expert, std::span<std::byte> out) const {
     fill_plane(*of_, plane_, random_.fork(static_cast<std::uint64_t>(expert)), 0, out);
   }
