@@ -47,7 +47,11 @@ constexpr std::int64_t kMaxDimension = std::int64_t{1} << 40;
 // Bytes of a tensor without gaps. Zero dimensions count as one for the overflow check, so that no
 // order of dimensions lets an absurd shape through.
 std::uint64_t checked_bytes(const std::string& file, const std::string& name, const TensorInfo& t) {
-  std::uint64_t bytes = dtype_size(t.dtype);
+  const BlockShape block =
+      t.blocks == BlockType::None
+          ? BlockShape{.values = 1, .bytes = static_cast<std::int64_t>(dtype_size(t.dtype))}
+          : block_shape(t.blocks);
+  auto bytes = static_cast<std::uint64_t>(block.bytes);
   std::uint64_t widest = bytes;
   for (const std::int64_t n : t.shape) {
     const auto dim = static_cast<std::uint64_t>(n);
@@ -58,7 +62,11 @@ std::uint64_t checked_bytes(const std::string& file, const std::string& name, co
     }
     bytes *= dim;
   }
-  return bytes;
+  if (block.values > 1 && (t.shape.empty() || t.shape.back() % block.values != 0)) {
+    fail(Errc::BadInput, "{}: tensor \"{}\" has rows of {}, which are no whole blocks of {} ({})",
+         file, name, t.shape.empty() ? 1 : t.shape.back(), block.values, block_type_name(t.blocks));
+  }
+  return bytes / static_cast<std::uint64_t>(block.values);
 }
 
 // Bytes from the first element to the last one, gaps between slices included.

@@ -27,6 +27,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "model/stored_tensor.h"
+#include "quant/block_type.h"
 
 namespace moeflux {
 
@@ -93,6 +94,8 @@ void SourceFile::for_each_piece(std::uint64_t offset, std::uint64_t bytes, Visit
 
 struct TensorInfo {
   DType dtype = DType::F32;
+  // Of a GGUF tensor in blocks, whose dtype is U8 and whose shape counts numbers, not bytes.
+  BlockType blocks = BlockType::None;
   std::vector<std::int64_t> shape;
   int file = -1;
   std::uint64_t offset = 0;  // of the first element, from the start of the file
