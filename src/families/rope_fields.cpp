@@ -96,7 +96,11 @@ void RopeFields::check_keys() const {
 }
 
 const Json* RopeFields::find(std::string_view key) const {
-  const Json* found = config_.find(key);
+  return find(key, config_.find(key));
+}
+
+const Json* RopeFields::find(std::string_view key, const Json* flat) const {
+  const Json* found = flat;
   for (const JsonFields& object : objects_) {
     const Json* value = object.find(key);
     if (found != nullptr && value != nullptr && *found != *value) {
@@ -109,7 +113,10 @@ const Json* RopeFields::find(std::string_view key) const {
 }
 
 std::optional<double> RopeFields::number(std::string_view key) const {
-  const Json* value = find(key);
+  return number_of(key, find(key));
+}
+
+std::optional<double> RopeFields::number_of(std::string_view key, const Json* value) const {
   if (value == nullptr) return std::nullopt;
   const Json wrapped = Json::object({{std::string(key), *value}});
   return JsonFields(wrapped, config_.origin()).number(key);
@@ -192,8 +199,17 @@ RopeSpec RopeFields::make(int n_rot, bool interleaved) const {
   return make_rope(theta(), n_rot, interleaved);
 }
 
+double RopeFields::rotary_share(double default_share) const {
+  constexpr std::string_view kKey = "partial_rotary_factor";
+  const Json* flat = config_.find(kKey);
+  // transformers writes its default beside rope_parameters that say otherwise, and reads the
+  // latter.
+  if (flat != nullptr && *flat == Json(default_share)) flat = nullptr;
+  return number_of(kKey, find(kKey, flat)).value_or(default_share);
+}
+
 RopeSpec RopeFields::make_partial(int d_head, double default_share, bool interleaved) const {
-  const double share = number("partial_rotary_factor").value_or(default_share);
+  const double share = rotary_share(default_share);
   if (!(share > 0 && share <= 1)) {
     fail(Errc::BadInput, "{}: partial_rotary_factor is {}, outside of 0 to 1", config_.origin(),
          share);

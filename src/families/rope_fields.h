@@ -1,5 +1,6 @@
 // The RoPE part of a config. Exporters write it as `rope_parameters`, as the older `rope_scaling`,
-// or flat beside the other fields; a field in several of these places must have one value.
+// or flat beside the other fields; a field in several of these places must have one value. A flat
+// default of the family may stand beside another value.
 #pragma once
 
 #include <optional>
@@ -35,6 +36,9 @@ class RopeFields {
 
  private:
   const Json* find(std::string_view key) const;
+  const Json* find(std::string_view key, const Json* flat) const;
+  std::optional<double> number_of(std::string_view key, const Json* value) const;
+  double rotary_share(double default_share) const;
   std::string read_type() const;
   void check_keys() const;
   double required(std::string_view key) const;

@@ -285,6 +285,11 @@ TEST(Glm4Moe, GroupsAndTheShareOfAHeadInItsNewPlace) {
   expect_heads(attention(c), {96, 8, 128, 32, 5e5});
   EXPECT_EQ(moe(c, 3).router.n_groups, 8);
   EXPECT_EQ(moe(c, 3).router.top_groups, 4);
+
+  config["partial_rotary_factor"] = 0.5;  // the default, which exports write beside it
+  EXPECT_EQ(attention(read(config)).rope.n_rot, 32);
+  config["partial_rotary_factor"] = 0.75;
+  expect_error(Errc::BadInput, {"partial_rotary_factor", "0.25", "0.75"}, [&] { read(config); });
 }
 
 // ---- glm4
