@@ -6,6 +6,7 @@
 // drafts that are taken back; the logits of all rows. "inside": hidden rows and routes of all
 // layers of these passes. "mtp": rows of the MTP head, where the model has one. A row is a digest
 // and the sum of the values.
+#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <string>
@@ -79,7 +80,7 @@ class Probe {
   static EngineOptions options(const Arguments& arguments) {
     EngineOptions options;
     options.context_length = 512;
-    options.max_batch = 64;
+    options.max_batch = std::max<std::int64_t>(64, 2 * arguments.n_tokens);
     options.n_sessions = kSessions;
     options.max_drafts = 2;
     options.elastic = false;
@@ -161,7 +162,7 @@ int run(int argc, char** argv) {
   app.add_option("--isa", arguments.isa);
   app.add_option("--precision", arguments.precision)
       ->transform(CLI::CheckedTransformer(precisions));
-  app.add_option("--tokens", arguments.n_tokens)->check(CLI::Range(2, 24));
+  app.add_option("--tokens", arguments.n_tokens)->check(CLI::Range(2, 100));
   app.add_option("--memory", arguments.memory_bytes);
   CLI11_PARSE(app, argc, argv);
   try {
