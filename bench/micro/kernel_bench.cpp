@@ -159,7 +159,7 @@ void exact(benchmark::State& state, const KernelTable& table, const WeightFormat
   report(state, weights.bytes(), 2.0 * static_cast<double>(n * kRows * kCols));
 }
 
-void q8_matmul(benchmark::State& state, const KernelTable& table, const WeightFormat& format,
+void rounded_matmul(benchmark::State& state, const KernelTable& table, const WeightFormat& format,
                int digits, std::int64_t n, bool far) {
   const auto backend = one_thread(table);
   Matrices weights(*backend, arranged(format, true), kCols, far ? kFarBytes : 0);
@@ -214,11 +214,11 @@ void add_all(const KernelTable& table) {
       for (const std::int64_t n : {1, 16, 64, 512}) {
         add(fmt::format("{}/{}/{}/n{}", isa, digits == 1 ? "fast" : "fine", name, n),
             [&, n, digits](benchmark::State& state) {
-              q8_matmul(state, table, f, digits, n, n == 1);
+              rounded_matmul(state, table, f, digits, n, n == 1);
             });
       }
       add(fmt::format("{}/{}/{}/n1_near", isa, digits == 1 ? "fast" : "fine", name),
-          [&, digits](benchmark::State& state) { q8_matmul(state, table, f, digits, 1, false); });
+          [&, digits](benchmark::State& state) { rounded_matmul(state, table, f, digits, 1, false); });
     }
     add(fmt::format("{}/quantize/{}", isa, name),
         [&](benchmark::State& state) { quantize(state, table, f); });

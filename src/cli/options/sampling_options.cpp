@@ -9,19 +9,14 @@
 namespace moeflux::cli {
 namespace {
 
-// Puts one given value into `params`. Tried alone first, so that the message names its option.
 template <class Given, class Value>
 void set(SamplingParams& params, Value SamplingParams::*field, const char* option,
          const std::optional<Given>& given) {
-  if (!given) return;
-  SamplingParams alone;
-  alone.*field = static_cast<Value>(*given);
   try {
-    alone.validate();
+    params.set(field, given);
   } catch (const Error& error) {
     throw UsageError(fmt::format("{}: {}", option, error.what()));
   }
-  params.*field = alone.*field;
 }
 
 std::pair<TokenId, float> parse_bias(const std::string& text) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,6 +40,16 @@ struct SamplingParams {
   // Throws Error(BadInput) that names the first parameter outside of its range. NaN is outside of
   // every range.
   void validate() const;
+
+  // Takes over one value where it is given, as validate() allows it with all others neutral.
+  template <class Given, class Value>
+  void set(Value SamplingParams::*field, const std::optional<Given>& given) {
+    if (!given) return;
+    SamplingParams alone;
+    alone.*field = static_cast<Value>(*given);
+    alone.validate();
+    this->*field = std::move(alone.*field);
+  }
 };
 
 // The defaults of a checkpoint, from its generation_config.json ({} when it ships none).

@@ -18,19 +18,14 @@ std::uint64_t new_seed() {
   return std::random_device()() & 0xFFFFFFFFu;
 }
 
-// Puts one given value into `params`. Tried alone first, so that the error names its field.
 template <class Given, class Value>
 void set(SamplingParams& params, Value SamplingParams::*field, const char* name,
          const std::optional<Given>& given) {
-  if (!given) return;
-  SamplingParams alone;
-  alone.*field = static_cast<Value>(*given);
   try {
-    alone.validate();
+    params.set(field, given);
   } catch (const Error& error) {
     throw bad_request(fmt::format("{}: {}", name, error.what()), name);
   }
-  params.*field = alone.*field;
 }
 
 // What the answers hold until they end.
