@@ -7,7 +7,7 @@
 A phase opens the model with each build (bench_serve, a target of -DMOEFLUX_BUILD_BENCH=ON; a command
 with arguments will do) and lets them measure in turns, the old one first in even rounds and the new
 one first in odd ones. Every phase gets --rounds rounds at least and then its share of --minutes.
-OPTIONS: ram=20G, threads=2, cpus=0-1, warm-up=32, context=4096. TESTS: p512 reads a prompt of so many
+OPTIONS: ram=22G, threads=2, cpus=0-1, warm-up=32, context=4096. TESTS: p512 reads a prompt of so many
 tokens, n48 feeds so many single ones, each with tokens of its own in every round, the same for both.
 A ratio is taken within a round, new over old in seconds, so below 1 is faster; the median of the
 rounds counts. Exit code 1 when one is above 1 + --tolerance. bench/e2e/ab.py starts afresh for every
@@ -24,7 +24,7 @@ import subprocess
 import sys
 import time
 
-PHASES = ["all cores:ram=20G:n48,p512,p4096", "2 cores:ram=20G,threads=2,cpus=0-1,warm-up=16:n24,p512",
+PHASES = ["all cores:ram=22G:n48,p512,p4096", "2 cores:ram=22G,threads=2,cpus=0-1,warm-up=16:n24,p512",
           "6G:ram=6G:n40", "12G:ram=12G:n40"]
 BUILDS = ("old", "new")
 
