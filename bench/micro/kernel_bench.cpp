@@ -160,7 +160,7 @@ void exact(benchmark::State& state, const KernelTable& table, const WeightFormat
 }
 
 void rounded_matmul(benchmark::State& state, const KernelTable& table, const WeightFormat& format,
-               int digits, std::int64_t n, bool far) {
+                    int digits, std::int64_t n, bool far) {
   const auto backend = one_thread(table);
   Matrices weights(*backend, arranged(format, true), kCols, far ? kFarBytes : 0);
   const RoundedLayout layout(format, kCols, digits);
@@ -218,7 +218,9 @@ void add_all(const KernelTable& table) {
             });
       }
       add(fmt::format("{}/{}/{}/n1_near", isa, digits == 1 ? "fast" : "fine", name),
-          [&, digits](benchmark::State& state) { rounded_matmul(state, table, f, digits, 1, false); });
+          [&, digits](benchmark::State& state) {
+            rounded_matmul(state, table, f, digits, 1, false);
+          });
     }
     add(fmt::format("{}/quantize/{}", isa, name),
         [&](benchmark::State& state) { quantize(state, table, f); });
