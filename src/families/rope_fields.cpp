@@ -193,6 +193,10 @@ RopeSpec RopeFields::make(int n_rot, bool interleaved) const {
     fail(Errc::Unsupported, "{}: rope_type \"proportional\" is not supported for this model",
          config_.origin());
   }
+  if (type_ == "yarn" && n_rot % 2 != 0) {
+    fail(Errc::BadInput, "{}: YaRN over {} rotary dimensions, an odd number, is not supported",
+         config_.origin(), n_rot);
+  }
   if (type_ == "yarn") return make_yarn_rope(theta(), n_rot, interleaved, yarn());
   if (type_ == "llama3") return make_llama3_rope(theta(), n_rot, interleaved, llama3());
   if (type_ == "linear") return make_linear_rope(theta(), n_rot, interleaved, factor());

@@ -10,8 +10,9 @@ namespace moeflux {
 
 namespace {
 
+// Of an odd number of dimensions the last is rotated with the one behind it.
 RopeSpec empty_rope(int n_rot, bool interleaved) {
-  return {.n_rot = n_rot, .interleaved = interleaved, .inv_freq = {}, .magnitude = 1};
+  return {.n_rot = n_rot + n_rot % 2, .interleaved = interleaved, .inv_freq = {}, .magnitude = 1};
 }
 
 double plain_frequency(double theta, int i, int n_rot) {
@@ -27,7 +28,7 @@ float stretched_frequency(double frequency, double factor, double share) {
 
 RopeSpec make_rope(double theta, int n_rot, bool interleaved) {
   RopeSpec rope = empty_rope(n_rot, interleaved);
-  for (int i = 0; i < n_rot / 2; ++i) {
+  for (int i = 0; i < rope.n_rot / 2; ++i) {
     rope.inv_freq.push_back(static_cast<float>(plain_frequency(theta, i, n_rot)));
   }
   return rope;
@@ -83,7 +84,7 @@ RopeSpec make_yarn_rope(double theta, int n_rot, bool interleaved, const YarnSca
 
 RopeSpec make_llama3_rope(double theta, int n_rot, bool interleaved, const Llama3Scaling& llama3) {
   RopeSpec rope = empty_rope(n_rot, interleaved);
-  for (int i = 0; i < n_rot / 2; ++i) {
+  for (int i = 0; i < rope.n_rot / 2; ++i) {
     const double plain = plain_frequency(theta, i, n_rot);
     const double turns = llama3.original_context * plain / (2 * std::numbers::pi);
     const double kept = std::clamp(

@@ -69,7 +69,6 @@ std::vector<Refusal> refusals() {
       {"QwenShareZero", q, set_rotary_share(0), kBad, {"partial_rotary_factor is 0"}},
       {"QwenShareTwo", q, set_rotary_share(2.0), kBad, {"partial_rotary_factor is 2"}},
       {"QwenShareTiny", q, set_rotary_share(0.001), kBad, {"0 rotary", "head of 256"}},
-      {"QwenShareOdd", q, set_rotary_share(0.013), kBad, {"3 rotary"}},
       {"QwenTwoShares",
        q,
        set("partial_rotary_factor", 0.5),

@@ -125,6 +125,19 @@ TEST(RopeFields, TypesThatAreNotImplemented) {
   }
 }
 
+// The reference rotates a pair of which one dimension is over; its YaRN cannot.
+TEST(RopeFields, AShareThatIsAnOddNumberOfDimensions) {
+  Json config = parse_json(R"({"max_position_embeddings": 4096, "rope_theta": 1e4,
+    "partial_rotary_factor": 0.25})",
+                           "test");
+  const JsonFields plain(config, "config.json");
+  EXPECT_EQ(RopeFields(plain).make_partial(12, 0.5).n_rot, 4);
+  config["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 4.0}};
+  const JsonFields yarn(config, "config.json");
+  expect_error(Errc::BadInput, {"config.json", "YaRN", "3"},
+               [&] { RopeFields(yarn).make_partial(12, 0.5); });
+}
+
 TEST(RopeFields, KeysThatTheTypeDoesNotHave) {
   const auto refuse = [](const char* type, const char* key, Json value) {
     const Json config{{"rope_theta", 1e4},

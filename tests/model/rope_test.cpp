@@ -49,6 +49,24 @@ TEST(Rope, PlainFrequencies) {
   EXPECT_TRUE(make_rope(1e4, 8, true).interleaved);
 }
 
+// Three of ten dimensions: their frequencies divide by 3, the last is rotated with the one behind.
+TEST(Rope, AnOddNumberOfDimensions) {
+  const RopeSpec rope = make_rope(1e6, 3, false);
+  EXPECT_EQ(rope.n_rot, 4);
+  ASSERT_EQ(rope.inv_freq.size(), 2u);
+  EXPECT_EQ(rope.inv_freq[0], 1.0f);
+  EXPECT_FLOAT_EQ(rope.inv_freq[1], 1e-4f);  // 1e6^(-2/3)
+  const RopeSpec one = make_rope(1e6, 1, true);
+  EXPECT_EQ(one.n_rot, 2);
+  EXPECT_EQ(one.inv_freq, std::vector<float>{1});
+  const RopeSpec llama3 = make_llama3_rope(
+      1e6, 3, false,
+      {.factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_context = 64});
+  EXPECT_EQ(llama3.n_rot, 4);
+  ASSERT_EQ(llama3.inv_freq.size(), 2u);
+  EXPECT_FLOAT_EQ(llama3.inv_freq[1], 1e-4f / 8);
+}
+
 TEST(Rope, LinearDividesEveryFrequency) {
   const RopeSpec plain = make_rope(1e4, 16, true);
   const RopeSpec linear = make_linear_rope(1e4, 16, true, 4);
