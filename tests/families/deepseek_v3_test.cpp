@@ -145,6 +145,16 @@ TEST(DeepseekV3, DefaultsOfAbsentFields) {
   EXPECT_EQ(std::get<MlaSpec>(c.layers[0].mixer).q_rank, 0);
 }
 
+// As a model cut down to its first layers may have it.
+TEST(DeepseekV3, MoreDenseLayersThanThereAre) {
+  Json config = released();
+  config["num_hidden_layers"] = 2;
+  const ModelConfig c = ConfigSource(config, kEmbedding).read();
+  ASSERT_EQ(c.n_layers(), 2);
+  for (const LayerSpec& layer : c.layers)
+    EXPECT_TRUE(std::holds_alternative<DenseFfnSpec>(layer.ffn));
+}
+
 TEST(DeepseekV3, MoeLayerFrequency) {
   Json config = released();
   config["moe_layer_freq"] = 2;

@@ -161,7 +161,7 @@ std::vector<Refusal> refusals() {
       {"DeepseekFewInGroups", d, set("num_experts_per_tok", 200), kBad, {"200", "128"}},
       {"DeepseekOddRope", d, set("qk_rope_head_dim", 63), kBad, {"63"}},
       {"DeepseekNoRank", d, drop("kv_lora_rank"), kBad, {"kv_lora_rank"}},
-      {"DeepseekDense", d, set("first_k_dense_replace", 62), kBad, {"first_k_dense_replace", "62"}},
+      {"DeepseekDense", d, set("first_k_dense_replace", -1), kBad, {"first_k_dense_replace", "-1"}},
       {"DeepseekManyShared",
        d,
        set("n_shared_experts", 10000),

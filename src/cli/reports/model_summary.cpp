@@ -66,6 +66,8 @@ void count_weights(const ModelDescription& model, ModelSummary& summary) {
   for_each_tensor(tensors, FormatCounter{&summary.formats});
   summary.n_parameters = count_all(tensors);
   summary.n_active = summary.n_parameters - (tensors.mtp ? count_all(*tensors.mtp) : 0);
+  // Of an embedding that is not also the head, a token uses one row.
+  if (tensors.head.rows > 0) summary.n_active -= count_parameters(tensors.embed);
   for (const LayerSpec& layer : model.config.layers) {
     const auto* moe = std::get_if<MoeSpec>(&layer.ffn);
     if (moe == nullptr) continue;

@@ -20,7 +20,7 @@ struct ModelSummary {
   bool has_shared_expert = false;
   bool has_mtp = false;
   std::int64_t n_parameters = 0,
-               n_active = 0;  // n_active: those one token uses, without the MTP head
+               n_active = 0;  // n_active: those one token multiplies with, without the MTP head
   std::map<std::string, std::uint64_t> formats;  // bytes by weight format
   std::uint64_t dense_bytes = 0;                 // in memory
   std::uint64_t expert_bytes = 0;                // of all routed experts, on disk

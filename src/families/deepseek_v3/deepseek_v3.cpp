@@ -52,7 +52,7 @@ ModelConfig read_config(const ModelSource& source) {
 
   ModelConfig config = read_sizes(text, kDeepseekV3.name);
   const int n_layers = read_layer_count(text);
-  const int n_dense = static_cast<int>(text.integer_or("first_k_dense_replace", 0, 0, n_layers));
+  const auto n_dense = text.integer_or("first_k_dense_replace", 0, 0, kMaxSize);
   const auto moe_every = text.integer_or("moe_layer_freq", 1, 1, 4096);
   const MlaSpec mla = read_mla(text);
   const MoeSpec moe = read_grouped_moe(text, size_field(text, "n_routed_experts"), /*n_shared=*/0);
