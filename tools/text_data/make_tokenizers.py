@@ -44,6 +44,9 @@ PATTERNS = {
     rf"|\p{{N}}{{1,3}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{SPACES}",
 }
 
+PATTERNS["glm"] = PATTERNS["llama3"]
+PATTERNS["minimax"] = PATTERNS["gpt4o"]
+
 # Three splits, one after the other.
 DEEPSEEK_SPLITS = (
     r"\p{N}{1,3}",
@@ -60,6 +63,11 @@ TOKENS = {  # special ones, then those that are shown
     "llama3": (("<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|eot_id|>"), ()),
     "qwen": (CHATML, ("<tool_call>", "</tool_call>", "<think>", "</think>")),
     "gpt4o": (("<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|call|>"), ()),
+    "glm": (
+        ("<|endoftext|>", "[gMASK]", "<sop>", "<|user|>", "<|assistant|>", "<|observation|>"),
+        ("<think>", "</think>", "<tool_call>", "<arg_key>", "</arg_key>", "/nothink"),
+    ),
+    "minimax": (("]~!b[", "]~b]", "[e~["), ("<minimax:tool_call>", "<think>", "</think>")),
     "kimi": (("[BOS]", "[EOS]", "<|im_user|>", "<|im_middle|>"), ("<think>",)),
     "deepseek": (
         (f"<{BAR}begin{GAP}of{GAP}sentence{BAR}>", f"<{BAR}User{BAR}>", f"<{BAR}Assistant{BAR}>"),
@@ -72,6 +80,12 @@ TOKENS = {  # special ones, then those that are shown
     "neox": (("<|endoftext|>", "<|padding|>"), ("  ", "    ", "        ")),
 }
 NORMALIZED = ("neox",)  # their shown tokens are looked for in normalized text
+TEXTS = 400
+MANY_TEXTS = 2000
+TESTED_WITH_MANY = (
+    *("gpt4o", "glm", "minimax", "neox"),
+    *("spm_prepend", "spm_metaspace", "spm_replace"),
+)
 WHOLE_WORDS = 100
 ALPHABET = 220
 SENTENCEPIECE_VOCABULARY = 1600  # others 1400
@@ -196,7 +210,7 @@ def record_released(folder):
         added = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
         lines = [
             {**vector, "with_special": tokenizer.encode(vector["text"]).ids}
-            for vector in vectors(tokenizer, added[:40], seed=7, count=2000)
+            for vector in vectors(tokenizer, added[:40], seed=7, count=MANY_TEXTS)
         ]
         text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
         path.with_name("vectors.jsonl").write_text(text)
@@ -221,7 +235,9 @@ def main():
     for name in arguments.names or TOKENS:
         tokenizer = trained(name)
         special, shown = TOKENS[name]
-        lines = [json.dumps(v, ensure_ascii=False) for v in vectors(tokenizer, special + shown)]
+        count = MANY_TEXTS if name in TESTED_WITH_MANY else TEXTS
+        texts = vectors(tokenizer, special + shown, count=count)
+        lines = [json.dumps(v, ensure_ascii=False) for v in texts]
         write(arguments.out / f"{name}.tokenizer.json.xz", tokenizer.to_str() + "\n")
         write(arguments.out / f"{name}.vectors.jsonl.xz", "\n".join(lines) + "\n")
         print(f"{name}: {tokenizer.get_vocab_size()} tokens, {len(lines)} texts", flush=True)

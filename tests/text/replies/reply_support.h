@@ -83,6 +83,13 @@ inline std::string parse(ReplyFormat format, const ReplyOptions& options, std::s
   for (const std::size_t size : {1u, 2u, 3u, 7u}) {
     EXPECT_EQ(show(parse_cut(format, options, text, size, nullptr)), whole) << "by " << size;
   }
+  for (std::size_t i = 1; i < text.size(); ++i) {  // in two, after every byte
+    const auto parser = make_reply_parser(format, options);
+    ReplyPieces pieces = parser->feed(text.substr(0, i));
+    append(pieces, parser->feed(text.substr(i)));
+    append(pieces, parser->finish());
+    EXPECT_EQ(show(pieces), whole) << "after " << i;
+  }
   Random random(text.size());
   for (int i = 0; i < 8; ++i) {
     EXPECT_EQ(show(parse_cut(format, options, text, 0, &random)), whole) << "random " << i;
