@@ -9,10 +9,11 @@
 namespace moeflux {
 namespace {
 
-constexpr std::array<std::string_view, 20> kTellingParts{
-    "rope",      "rotary", "theta", "yarn",       "position", "alibi", "attn",
-    "attention", "window", "sink",  "softcap",    "head",     "qk",    "kv",
-    "query",     "norm",   "scal",  "multiplier", "clip",     "bias"};
+constexpr std::array<std::string_view, 21> kTellingParts{
+    "rope", "rotary",    "theta",           "yarn", "position", "alibi",
+    "attn", "attention", "window",          "sink", "softcap",  "head",
+    "qk",   "kv",        "query",           "norm", "scal",     "multiplier",
+    "clip", "bias",      "per_layer_config"};  // sizes that only some layers have
 
 // Switches that must be off where a family does not read them.
 constexpr std::array<std::string_view, 4> kSwitches{"attention_bias", "mlp_bias",
@@ -65,7 +66,8 @@ bool tells_of_the_model(std::string_view key) {
 template <class Check>
 void for_each_telling_key(const JsonFields& fields, Keys read_by_family, Check check) {
   for (const auto& [key, value] : fields.object().items()) {
-    if (value.is_null() || !tells_of_the_model(key) || contains(kHarmless, key) ||
+    const bool says_nothing = value.is_null() || (value.is_object() && value.empty());
+    if (says_nothing || !tells_of_the_model(key) || contains(kHarmless, key) ||
         is_window_switched_off(fields, key))
       continue;
     if (contains(kSwitches, key) && !contains(read_by_family, key)) {

@@ -96,6 +96,7 @@ TEST(ConfigKeys, UnknownOnesAreRefusedWithTheirValue) {
       {"clip_qkv", 8},
       {"layer_norm_eps", 1e-5},
       {"index_n_heads", 64},
+      {"per_layer_config", {{"3", {{"intermediate_size", 128}}}}},
   };
   for (const char* base : {test::kQwen35B, test::kQwenFlat, test::kDeepseekV3, test::kKimiK2}) {
     for (const auto& [key, value] : unknown) {
@@ -159,6 +160,7 @@ TEST(ConfigKeys, SwitchesThatAFamilyReads) {
 TEST(ConfigKeys, NullSaysNothing) {
   Json config = parse_json(test::kDeepseekV3, "test");
   config["sliding_window"] = nullptr;
+  config["per_layer_config"] = Json::object();  // nor does an empty object
   EXPECT_NO_THROW(read(config));
 }
 

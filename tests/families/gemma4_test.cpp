@@ -94,6 +94,37 @@ TEST(Gemma4, ReleasedConfig) {
   EXPECT_EQ(m.activation.kind, FfnActivation::Kind::Gelu);
 }
 
+// As transformers writes it from 5.14 on: what differs, by layer.
+TEST(Gemma4, HeadsByLayer) {
+  const ModelConfig usual = read(released());
+  Json config = released();
+  Json& text = config["text_config"];
+  text.erase("global_head_dim");
+  text.erase("num_global_key_value_heads");
+  for (const char* layer : {"05", "11", "17", "23", "29"})
+    text["per_layer_config"][layer] = {{"head_dim", 512}, {"num_key_value_heads", 2}};
+  const ModelConfig by_layer = read(config);
+  for (std::size_t i = 0; i < 30; ++i) {
+    EXPECT_EQ(attention(by_layer, i).d_head, attention(usual, i).d_head) << i;
+    EXPECT_EQ(attention(by_layer, i).n_kv_heads, attention(usual, i).n_kv_heads) << i;
+    EXPECT_EQ(attention(by_layer, i).rope.inv_freq, attention(usual, i).rope.inv_freq) << i;
+  }
+  // Then keys for all global layers say nothing.
+  text["per_layer_config"] = Json::object();
+  text["global_head_dim"] = 128;
+  EXPECT_EQ(attention(read(config), 5).d_head, 256);
+  EXPECT_EQ(attention(read(config), 5).n_kv_heads, 8);
+
+  text["per_layer_config"] = {{"30", {{"head_dim", 512}}}};
+  expect_error(Errc::BadInput, {"per_layer_config", "30"}, [&] { read(config); });
+  text["per_layer_config"] = {{"2", {{"sliding_window", 512}}}};
+  expect_error(Errc::Unsupported, {"per_layer_config: 2", "sliding_window"}, [&] { read(config); });
+  text["per_layer_config"] = {{"2", 5}};
+  expect_error(Errc::BadInput, {"per_layer_config: 2"}, [&] { read(config); });
+  text["per_layer_config"] = Json::array({1});
+  expect_error(Errc::BadInput, {"per_layer_config"}, [&] { read(config); });
+}
+
 TEST(Gemma4, LayerTypes) {
   const ModelConfig usual = read(released());
   for (std::size_t i = 0; i < 30; ++i) EXPECT_EQ(attention(usual, i).window == 0, i % 6 == 5) << i;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "families/common.h"
 #include "families/config_keys.h"
 #include "families/index_reader.h"
@@ -45,22 +46,68 @@ RopeSpec read_rope(const JsonFields& text, const std::string& layer_type, int d_
   return rope.is_proportional() ? rope.make_partial(d_head, 1) : rope.make_whole(d_head);
 }
 
-AttentionSpec read_attention(const JsonFields& text, const std::string& layer_type) {
+// What differs between the layers of attention.
+struct Heads {
+  int d_head = 0;
+  int n_kv_heads = 0;
+};
+
+// As older configs say it: keys of their own for global layers.
+Heads read_heads_of_type(const JsonFields& text, bool is_global) {
+  const bool has_own_width = is_global && text.has("global_head_dim");
+  const bool has_own_number = is_global && text.boolean_or("attention_k_eq_v", false) &&
+                              text.has("num_global_key_value_heads");
+  return {.d_head = size_field(text, has_own_width ? "global_head_dim" : "head_dim"),
+          .n_kv_heads = size_field(
+              text, has_own_number ? "num_global_key_value_heads" : "num_key_value_heads")};
+}
+
+// As newer ones do: "per_layer_config" has an object for each layer that is not like the others.
+std::vector<Heads> read_heads_by_layer(const JsonFields& text, std::size_t n_layers) {
+  std::vector<Heads> heads(n_layers, read_heads_of_type(text, /*is_global=*/false));
+  const JsonFields layers(*text.find("per_layer_config"), text.origin() + ": per_layer_config");
+  for (const auto& [name, value] : layers.object().items()) {
+    const auto index = to_number<std::size_t>(name);
+    if (!index || *index >= n_layers) {
+      fail(Errc::BadInput, "{}: \"{}\" is none of {} layers", layers.origin(), name, n_layers);
+    }
+    const JsonFields layer(value, fmt::format("{}: {}", layers.origin(), name));
+    for (const auto& [key, ignored] : layer.object().items()) {
+      if (key == "head_dim") {
+        heads[*index].d_head = size_field(layer, key);
+      } else if (key == "num_key_value_heads") {
+        heads[*index].n_kv_heads = size_field(layer, key);
+      } else {
+        fail(Errc::Unsupported,
+             "{}: \"{}\" is not supported; supported: head_dim, num_key_value_heads",
+             layer.origin(), key);
+      }
+    }
+  }
+  return heads;
+}
+
+std::vector<Heads> read_heads_of_layers(const JsonFields& text,
+                                        const std::vector<std::string>& types) {
+  if (text.has("per_layer_config")) return read_heads_by_layer(text, types.size());
+  std::vector<Heads> heads;
+  for (const std::string& type : types)
+    heads.push_back(read_heads_of_type(text, type == "full_attention"));
+  return heads;
+}
+
+AttentionSpec read_attention(const JsonFields& text, const std::string& layer_type,
+                             const Heads& heads) {
   const bool slides = layer_type == "sliding_attention";
-  const int d_head = slides || !text.has("global_head_dim") ? size_field(text, "head_dim")
-                                                            : size_field(text, "global_head_dim");
-  const bool values_are_keys = !slides && text.boolean_or("attention_k_eq_v", false);
-  const bool has_own_heads = values_are_keys && text.has("num_global_key_value_heads");
   return {
       .n_heads = size_field(text, "num_attention_heads"),
-      .n_kv_heads =
-          size_field(text, has_own_heads ? "num_global_key_value_heads" : "num_key_value_heads"),
-      .d_head = d_head,
+      .n_kv_heads = heads.n_kv_heads,
+      .d_head = heads.d_head,
       .qk_norm = QkNorm::PerHead,
       .has_value_norm = true,
-      .values_are_keys = values_are_keys,
+      .values_are_keys = !slides && text.boolean_or("attention_k_eq_v", false),
       .window = slides ? size_field(text, "sliding_window") : 0,
-      .rope = read_rope(text, layer_type, d_head),
+      .rope = read_rope(text, layer_type, heads.d_head),
       .scale = 1,
   };
 }
@@ -109,7 +156,7 @@ void refuse_shared_parts(const JsonFields& text) {
 }
 
 // Of those that refuse_unread_keys asks about.
-constexpr std::array<std::string_view, 10> kKeysRead{"num_attention_heads",
+constexpr std::array<std::string_view, 11> kKeysRead{"num_attention_heads",
                                                      "num_key_value_heads",
                                                      "num_global_key_value_heads",
                                                      "head_dim",
@@ -118,7 +165,8 @@ constexpr std::array<std::string_view, 10> kKeysRead{"num_attention_heads",
                                                      "sliding_window",
                                                      "num_kv_shared_layers",
                                                      "final_logit_softcapping",
-                                                     "use_bidirectional_attention"};
+                                                     "use_bidirectional_attention",
+                                                     "per_layer_config"};
 
 ModelConfig read_config(const ModelSource& source) {
   refuse_unread_keys(source, kKeysRead);
@@ -131,8 +179,10 @@ ModelConfig read_config(const ModelSource& source) {
   ModelConfig config = read_sizes(text, kGemma4.name);
   config.embed_scale = std::sqrt(static_cast<float>(config.d_model));
   config.logit_cap = static_cast<float>(text.number_or("final_logit_softcapping", 0));
-  for (const std::string& type : read_types(text, read_layer_count(text))) {
-    config.layers.push_back({.mixer = read_attention(text, type),
+  const std::vector<std::string> types = read_types(text, read_layer_count(text));
+  const std::vector<Heads> heads = read_heads_of_layers(text, types);
+  for (std::size_t i = 0; i < types.size(); ++i) {
+    config.layers.push_back({.mixer = read_attention(text, types[i], heads[i]),
                              .ffn = read_ffn(text),
                              .has_post_norms = true,
                              .has_scale = true});
