@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 
+#include "quant/block_codec.h"
 #include "quant/interleave.h"
 
 namespace moeflux {
@@ -206,6 +207,9 @@ void decode_row(const WeightView& m, std::int64_t row, float* out) noexcept {
       return decode_fp8_row(m, row, out);
     case WeightKind::Fp4:
       return decode_fp4_row(m, row, out);
+    case WeightKind::Block:
+      return decode_blocks(m.format.blocks, m.data + row * data_row_bytes(m.format, m.cols),
+                           m.cols / block_shape(m.format.blocks).values, out);
   }
 }
 

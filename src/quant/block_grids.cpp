@@ -1,0 +1,3 @@
+#include "quant/block_grids.h"
+
+namespace moeflux {}  // namespace moeflux

@@ -1,0 +1,2 @@
+// The tables that blocks of less than 4 bits look their values up in.
+#pragma once

@@ -1,0 +1,3 @@
+#include "quant/block_tile.h"
+
+namespace moeflux {}  // namespace moeflux

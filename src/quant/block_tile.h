@@ -1,0 +1,2 @@
+// How blocks of GGUF lie in interleaved tiles (quant/interleave.h).
+#pragma once
