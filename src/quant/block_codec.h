@@ -16,8 +16,6 @@
 
 namespace moeflux {
 
-inline constexpr std::size_t kMostBlockValues = 256;
-
 struct BlockParts {
   alignas(64) std::array<std::int8_t, kMostBlockValues> integers;
   std::array<float, kMostBlockValues / 16> scales;
