@@ -105,7 +105,6 @@ void CpuBackend::discard(const Bytes& bytes) {
 }
 
 WeightFormat CpuBackend::layout_for(const WeightFormat& format, WeightUse use) const {
-  if (format.kind == WeightKind::Block) return format;
   return arranged(format, use == WeightUse::Product && product_digits_ > 0);
 }
 
