@@ -298,6 +298,9 @@ std::vector<ContainerSpec::Tensor> PlannedMatrix::planes() const {
       return fp8_planes(*this);
     case WeightKind::Fp4:
       return fp4_planes(*this);
+    case WeightKind::Block:
+      fail(Errc::Unsupported, "\"{}\" is stored as {}, which a container cannot hold", module,
+           describe(format));
   }
   return {};
 }

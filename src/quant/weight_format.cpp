@@ -31,6 +31,8 @@ std::string describe(const WeightFormat& format) {
       return describe_fp8(format);
     case WeightKind::Fp4:
       return format.group == 16 ? "nvfp4" : "mxfp4";
+    case WeightKind::Block:
+      return std::string(block_type_name(format.blocks));
   }
   return "?";
 }
@@ -48,6 +50,10 @@ std::int64_t data_row_bytes(const WeightFormat& format, std::int64_t cols) {
       return cols / 2;
     case WeightKind::Fp8Block:
       return cols;
+    case WeightKind::Block: {
+      const BlockShape block = block_shape(format.blocks);
+      return cols / block.values * block.bytes;
+    }
   }
   return 0;
 }

@@ -17,10 +17,12 @@
 //                    with `has_tensor_scale` one F32 t for the whole matrix;
 //                      w = (value * scale of its group) * t, or / t with `tensor_scale_divides`,
 //                    where the product in brackets is exact
+//   Block            data: rows of blocks of GGUF with scales inside (quant/block_type.h); no other
+//                    planes
 // No plane is assumed to be aligned.
 //
-// The rows of an Affine or Fp4 matrix may lie in interleaved tiles (quant/interleave.h): the same
-// bytes in the order in which products want them.
+// The rows of an Affine, Fp4 or Block matrix may lie in interleaved tiles (quant/interleave.h): the
+// same bytes in the order in which products want them.
 #pragma once
 
 #include <cstddef>
@@ -28,10 +30,11 @@
 #include <string>
 
 #include "base/dtype.h"
+#include "quant/block_type.h"
 
 namespace moeflux {
 
-enum class WeightKind { F32, F16, BF16, Affine, Fp8Block, Fp4 };
+enum class WeightKind { F32, F16, BF16, Affine, Fp8Block, Fp4, Block };
 enum class AffineZero { Bias, MidCode, ZeroPoint };
 
 struct WeightFormat {
@@ -42,11 +45,12 @@ struct WeightFormat {
   int group = 0;
   int block = 0;                   // Fp8Block: columns that share a scale
   DType scale_dtype = DType::F32;  // Affine, Fp8Block, Fp4
-  bool is_interleaved = false;     // Affine, Fp4
+  bool is_interleaved = false;     // Affine, Fp4, Block
   AffineZero zero = AffineZero::Bias;
   bool has_tensor_scale = false;  // Fp4
   bool tensor_scale_divides = false;
-  int block_rows = 0;  // Fp8Block: rows that share a scale; 0: as many as columns
+  int block_rows = 0;                  // Fp8Block: rows that share a scale; 0: as many as columns
+  BlockType blocks = BlockType::None;  // Block
 
   friend bool operator==(const WeightFormat&, const WeightFormat&) = default;
 };
@@ -54,7 +58,7 @@ struct WeightFormat {
 // A block of Fp8Block with this edge takes in all rows or all columns of any matrix.
 inline constexpr int kWholeBlock = 1 << 30;
 
-// "bf16", "affine 4-bit g64", "fp8 block 128", "mxfp4"
+// "bf16", "affine 4-bit g64", "fp8 block 128", "mxfp4", "q4_k"
 std::string describe(const WeightFormat& format);
 
 std::int64_t data_row_bytes(const WeightFormat& format, std::int64_t cols);

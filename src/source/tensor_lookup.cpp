@@ -320,7 +320,17 @@ Found take_bytes(const Request& want, const Named& weight) {
   return take_fp4(want, weight, scales, need(want, weight.name + "_scale_2", needs(weight)));
 }
 
+// Of a GGUF file.
+Found take_blocks(const Request& want, const Named& weight) {
+  need_shape(want, weight, want.rows, want.cols);
+  Found found;
+  found.matrix.format = {.kind = WeightKind::Block, .blocks = weight.info->blocks};
+  found.matrix.data = take_plane(want, *weight.info, found.strides.data);
+  return found;
+}
+
 Found take_by_dtype(const Request& want, const Named& weight) {
+  if (weight.info->blocks != BlockType::None) return take_blocks(want, weight);
   switch (weight.info->dtype) {
     case DType::F32:
       return take_plain(want, weight, WeightKind::F32);

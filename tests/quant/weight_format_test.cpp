@@ -28,6 +28,21 @@ TEST(WeightFormat, RowBytes) {
   EXPECT_EQ(data_row_bytes(fp8(128), 576), 576);
 }
 
+TEST(WeightFormat, RowsOfBlocks) {
+  const auto of = [](BlockType type) {
+    return WeightFormat{.kind = WeightKind::Block, .blocks = type};
+  };
+  EXPECT_EQ(data_row_bytes(of(BlockType::Q4_0), 64), 36);
+  EXPECT_EQ(data_row_bytes(of(BlockType::Q8_0), 32), 34);
+  EXPECT_EQ(data_row_bytes(of(BlockType::Q6_K), 512), 420);
+  EXPECT_EQ(scales_per_row(of(BlockType::Q4_K), 256), 0);
+  EXPECT_EQ(scale_bytes(of(BlockType::Q4_K), 3, 256, 0), 0);
+  EXPECT_FALSE(has_biases(of(BlockType::Q4_1)));
+  EXPECT_EQ(bias_bytes(of(BlockType::Q4_1), 3, 64), 0);
+  EXPECT_EQ(describe(of(BlockType::Q4_K)), "q4_k");
+  EXPECT_EQ(describe(of(BlockType::IQ2_XXS)), "iq2_xxs");
+}
+
 TEST(WeightFormat, ScalesPerRow) {
   EXPECT_EQ(scales_per_row(plain(WeightKind::BF16), 128), 0);
   EXPECT_EQ(scales_per_row(affine(4, 64), 128), 2);

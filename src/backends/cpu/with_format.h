@@ -64,6 +64,8 @@ template <class Decoders, class Visit>
     case WeightKind::Fp4:
       visit.template operator()<typename Decoders::OfFp4>();
       return true;
+    case WeightKind::Block:
+      return false;
   }
   return false;
 }
