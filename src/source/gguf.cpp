@@ -1,0 +1,360 @@
+#include "source/gguf.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <utility>
+
+#include <fmt/ranges.h>
+
+#include "base/error.h"
+#include "base/gguf_header.h"
+#include "base/utf8.h"
+#include "source/checkpoint_files.h"
+#include "source/gguf_architecture.h"
+
+namespace moeflux {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kFileEnding = ".gguf";
+
+// ---- files
+// -------------------------------------------------------------------------------------------------
+
+// The files of the model that `path` is a file of, in their order.
+std::vector<std::string> parts_of(const std::string& path) {
+  const fs::path file(path);
+  const std::vector<std::string> names = shard_set(file.filename().string());
+  std::vector<std::string> paths;
+  for (const std::string& name : names) {
+    paths.push_back((file.parent_path() / name).string());
+    if (!file_exists(paths.back())) {
+      fail(Errc::NotFound, "{}: is one of {} parts, and {} is missing beside it; fetch it, too",
+           path, names.size(), name);
+    }
+  }
+  return paths;
+}
+
+void check_part(const GgufHeader& part, std::size_t index, std::size_t count) {
+  const auto said = [&](const char* key, std::size_t expected) {
+    const std::int64_t value =
+        part.integer_or(key, static_cast<std::int64_t>(expected), 0, 1 << 16);
+    if (value != static_cast<std::int64_t>(expected)) {
+      fail(Errc::BadInput,
+           "{}: its header says \"{}\" {}, but it is part {} of {} by its name; files were renamed "
+           "or belong to different models",
+           part.path(), key, value, index + 1, count);
+    }
+  };
+  if (count == 1) {
+    if (part.integer_or("split.count", 1, 0, 1 << 16) > 1) {
+      fail(Errc::BadInput,
+           "{}: is part {} of {} of a model, but its name does not say so; give it back its name "
+           "(-00001-of-{:05}.gguf)",
+           part.path(), part.integer_or("split.no", 0, 0, 1 << 16) + 1,
+           part.integer("split.count", 0, 1 << 16), part.integer("split.count", 0, 1 << 16));
+    }
+    return;
+  }
+  said("split.count", count);
+  said("split.no", index);
+}
+
+// ---- tensors
+// -------------------------------------------------------------------------------------------------
+
+struct PlainType {
+  std::uint32_t id;
+  DType dtype;
+};
+constexpr std::array<PlainType, 7> kPlainTypes{{
+    {0, DType::F32},
+    {1, DType::F16},
+    {30, DType::BF16},
+    {24, DType::I8},
+    {25, DType::I16},
+    {26, DType::I32},
+    {27, DType::I64},
+}};
+
+// The type of a tensor; nothing when it is none that is read.
+std::optional<TensorInfo> typed(const GgufTensor& tensor) {
+  TensorInfo info;
+  info.shape = tensor.shape;
+  if (const auto blocks = block_type_of_gguf(tensor.type)) {
+    info.dtype = DType::U8;
+    info.blocks = *blocks;
+    return info;
+  }
+  const auto* const plain =
+      std::find_if(kPlainTypes.begin(), kPlainTypes.end(),
+                   [&](const PlainType& each) { return each.id == tensor.type; });
+  if (plain == kPlainTypes.end()) return std::nullopt;
+  info.dtype = plain->dtype;
+  return info;
+}
+
+// A tensor of one of the files.
+struct Placed {
+  std::string name;  // ours; empty when nobody needs it
+  const GgufTensor* tensor;
+  TensorInfo info;
+};
+
+// Those that are read; others become unread tensors of `source`. Throws Error when the file ends
+// before one of them, or when two overlap.
+std::vector<Placed> place_tensors(const GgufHeader& part, int file,
+                                  const std::function<std::string(const std::string&)>& our_name,
+                                  ModelSource& source) {
+  std::vector<Placed> placed;
+  std::uint64_t end = 0;
+  const GgufTensor* last = nullptr;
+  for (const GgufTensor& tensor : part.tensors()) {
+    std::optional<TensorInfo> info = typed(tensor);
+    const std::string name = our_name(tensor.name);
+    if (!info && !name.empty())
+      source.add_unread_tensor(name, {.dtype = fmt::format("GGUF {}", tensor.type), .file = file});
+    if (!info) continue;
+    info->file = file;
+    info->offset = part.data_begin() + tensor.offset;
+    info->bytes = stored_bytes(part.path(), tensor.name, *info);
+    std::uint64_t its_end = 0;
+    if (__builtin_add_overflow(info->offset, info->bytes, &its_end)) {
+      fail(Errc::BadInput, "{}: tensor \"{}\" ends behind any file; it is damaged", part.path(),
+           tensor.name);
+    }
+    if (last == nullptr || its_end > end) {
+      last = &tensor;
+      end = its_end;
+    }
+    placed.push_back({name, &tensor, std::move(*info)});
+  }
+  const std::uint64_t size = part.file().size();
+  if (last != nullptr && end > size) {
+    fail(Errc::BadInput,
+         "{}: truncated: tensor \"{}\" ends at byte {}, but the file has only {}: {} bytes are "
+         "missing; fetch the rest",
+         part.path(), last->name, end, size, end - size);
+  }
+  std::vector<const Placed*> in_order;
+  for (const Placed& each : placed)
+    if (each.info.bytes > 0) in_order.push_back(&each);
+  std::sort(in_order.begin(), in_order.end(),
+            [](const Placed* a, const Placed* b) { return a->info.offset < b->info.offset; });
+  for (std::size_t i = 1; i < in_order.size(); ++i) {
+    const Placed &a = *in_order[i - 1], &b = *in_order[i];
+    if (a.info.offset + a.info.bytes > b.info.offset) {
+      fail(Errc::BadInput, "{}: the tensors \"{}\" and \"{}\" overlap; it is damaged", part.path(),
+           a.tensor->name, b.tensor->name);
+    }
+  }
+  return placed;
+}
+
+// Query, key and value rows in one tensor: three tensors of rows that lie one after the other.
+void add_fused_attention(ModelSource& source, const std::string& name, const TensorInfo& fused) {
+  constexpr std::string_view kFused = "qkv_proj";
+  const Json& config = source.config();
+  const std::size_t at = name.find(kFused);
+  const std::int64_t d_head = config.at("head_dim").get<std::int64_t>();
+  const std::int64_t q = config.at("num_attention_heads").get<std::int64_t>() * d_head;
+  const std::int64_t kv = config.at("num_key_value_heads").get<std::int64_t>() * d_head;
+  const std::int64_t rows = fused.shape.empty() ? 0 : fused.shape.front();
+  if (rows != q + 2 * kv && rows != 2 * q + 2 * kv) {  // with an output gate
+    fail(Errc::BadInput, "{}: tensor \"{}\" has {} rows, but queries, keys and values have {}",
+         source.path(), name, rows, q + 2 * kv);
+  }
+  std::int64_t row = 0;
+  const auto add = [&](const char* part, std::int64_t n_rows) {
+    TensorInfo info = fused;
+    info.shape.front() = n_rows;
+    info.bytes =
+        fused.bytes / static_cast<std::uint64_t>(rows) * static_cast<std::uint64_t>(n_rows);
+    info.offset += fused.bytes / static_cast<std::uint64_t>(rows) * static_cast<std::uint64_t>(row);
+    row += n_rows;
+    source.add_tensor(std::string(name).replace(at, kFused.size(), part), std::move(info));
+  };
+  add("q_proj", rows - 2 * kv);
+  add("k_proj", kv);
+  add("v_proj", kv);
+}
+
+// Factors of the frequencies of RoPE, where the file has them instead of a formula.
+void add_rope_factors(const std::vector<GgufHeader>& parts, Json& config) {
+  for (const GgufHeader& part : parts) {
+    for (const GgufTensor& tensor : part.tensors()) {
+      if (tensor.name != "rope_freqs.weight") continue;
+      Json& rope = config["rope_parameters"];
+      const std::int64_t n = tensor.shape.empty() ? 0 : tensor.shape.front();
+      if (tensor.type != 0 || tensor.shape.size() != 1 || n < 1 || n > 4096 ||
+          rope.value("rope_type", "default") != "default") {
+        fail(Errc::Unsupported, "{}: tensor \"{}\": these factors of RoPE are not supported",
+             part.path(), tensor.name);
+      }
+      std::vector<float> factors(static_cast<std::size_t>(n));
+      const auto bytes = std::as_writable_bytes(std::span(factors));
+      const std::uint64_t begin = part.data_begin() + tensor.offset;
+      if (begin > part.file().size() || bytes.size() > part.file().size() - begin) {
+        fail(Errc::BadInput, "{}: truncated before the end of tensor \"{}\"; fetch it again",
+             part.path(), tensor.name);
+      }
+      part.file().read(begin, bytes);
+      rope["rope_type"] = "factors";
+      rope["factors"] = factors;
+    }
+  }
+}
+
+// ---- text
+// -------------------------------------------------------------------------------------------------
+
+constexpr std::string_view kTemplateKey = "tokenizer.chat_template";
+
+std::string template_text(const GgufHeader& header, const std::string& key) {
+  std::string text = header.string(key);
+  if (find_invalid_utf8(text) != std::string::npos)
+    fail(Errc::BadInput, "{}: the value of \"{}\" is not UTF-8", header.path(), key);
+  return text;
+}
+
+// A text, or a list of named ones where the file has variants.
+Json chat_template(const GgufHeader& header) {
+  const std::string key(kTemplateKey);
+  Json named = Json::array();
+  for (const std::string& each : header.keys()) {
+    if (!each.starts_with(key + ".")) continue;
+    named.push_back(
+        {{"name", each.substr(key.size() + 1)}, {"template", template_text(header, each)}});
+  }
+  if (!header.has(key)) return named.empty() ? Json() : named;
+  Json text = template_text(header, key);
+  if (named.empty()) return text;
+  named.insert(named.begin(), Json{{"name", "default"}, {"template", std::move(text)}});
+  return named;
+}
+
+// Tokens that end an answer, and recommended sampling, as generation_config.json has them.
+Json generation_config(const GgufHeader& header) {
+  Json config = Json::object();
+  Json ends = Json::array();
+  for (const char* token : {"eos", "eot", "eom"}) {
+    const std::string key = fmt::format("tokenizer.ggml.{}_token_id", token);
+    if (header.has(key)) ends.push_back(header.integer(key, 0, UINT32_MAX));
+  }
+  if (!ends.empty()) config["eos_token_id"] = std::move(ends);
+  constexpr std::array<std::pair<const char*, const char*>, 5> kSampling{{
+      {"general.sampling.temp", "temperature"},
+      {"general.sampling.top_k", "top_k"},
+      {"general.sampling.top_p", "top_p"},
+      {"general.sampling.min_p", "min_p"},
+      {"general.sampling.penalty_repeat", "repetition_penalty"},
+  }};
+  for (const auto& [key, ours] : kSampling) {
+    if (!header.has(key)) continue;
+    if (std::string_view(ours) == "top_k")
+      config[ours] = header.integer(key, 0, INT32_MAX);
+    else
+      config[ours] = std::stod(fmt::format("{}", static_cast<float>(header.number(key))));
+  }
+  return config;
+}
+
+std::shared_ptr<const ModelSource> open_parts(const std::string& path,
+                                              const std::vector<std::string>& paths) {
+  std::vector<GgufHeader> parts;
+  GgufTensors tensors;
+  for (const std::string& each : paths) parts.emplace_back(each);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    check_part(parts[i], i, parts.size());
+    for (const GgufTensor& tensor : parts[i].tensors()) {
+      if (!tensors.emplace(tensor.name, &tensor).second) {
+        fail(Errc::BadInput, "{}: the tensor \"{}\" is there twice", parts[i].path(), tensor.name);
+      }
+    }
+  }
+  const GgufHeader& first = parts.front();
+  const auto n_said = first.integer_or("split.tensors.count",
+                                       static_cast<std::int64_t>(tensors.size()), 0, INT32_MAX);
+  if (parts.size() > 1 && n_said != static_cast<std::int64_t>(tensors.size())) {
+    fail(Errc::BadInput, "{}: its parts have {} tensors together, but its header says {}", path,
+         tensors.size(), n_said);
+  }
+
+  const GgufArchitecture& architecture = gguf_architecture(first);
+  const GgufFields fields(first, architecture.name, tensors);
+  auto source = std::make_shared<ModelSource>(path, ModelSource::Layout::Gguf);
+  Json config = gguf_config(architecture, fields);
+  add_rope_factors(parts, config);
+  source->set_config(std::move(config), first.path());
+  source->set_generation_config(generation_config(first));
+  TextAssets text;
+  text.chat_template = chat_template(first);
+  if (first.has("tokenizer.ggml.model")) text.gguf = first.path();
+  source->set_text(std::move(text));
+
+  const auto rename = [&](const std::string& name) { return our_name(architecture, fields, name); };
+  for (const GgufHeader& part : parts) {
+    const int file = source->add_file(SourceFile(File(part.path())));
+    for (Placed& each : place_tensors(part, file, rename, *source)) {
+      if (each.name.empty()) continue;
+      if (each.name.find(".qkv_proj.") != std::string::npos)
+        add_fused_attention(*source, each.name, each.info);
+      else
+        source->add_tensor(each.name, std::move(each.info));
+    }
+  }
+  return source;
+}
+
+}  // namespace
+
+bool is_gguf_name(std::string_view name) {
+  return name.ends_with(kFileEnding);
+}
+
+std::vector<std::string> gguf_models(const std::vector<std::string>& names) {
+  std::vector<std::string> models;
+  for (const std::string& name : names) {
+    const auto number = parse_shard_number(name);
+    if (!is_gguf_name(name) || name.starts_with("mmproj") || (number && number->index != 1))
+      continue;
+    models.push_back(name);
+  }
+  return models;
+}
+
+std::string gguf_model_name(std::string_view file_name) {
+  if (const auto number = parse_shard_number(file_name); number && is_gguf_name(file_name)) {
+    const std::size_t of = file_name.rfind("-of-");
+    const std::size_t index = file_name.rfind('-', of - 1);
+    if (index != std::string_view::npos && index > 0)
+      return std::string(file_name.substr(0, index));
+  }
+  if (is_gguf_name(file_name)) file_name.remove_suffix(kFileEnding.size());
+  return std::string(file_name);
+}
+
+bool holds_gguf(const std::string& directory) {
+  return !gguf_models(list_files(directory)).empty();
+}
+
+std::shared_ptr<const ModelSource> open_gguf_directory(const std::string& directory) {
+  const std::vector<std::string> models = gguf_models(list_files(directory));
+  if (models.size() != 1) {
+    fail(Errc::BadInput, "{}: holds {} models in GGUF files; give the path of one: {}", directory,
+         models.size(), fmt::join(models, ", "));
+  }
+  const std::string path = directory + "/" + models.front();
+  return open_parts(directory, parts_of(path));
+}
+
+std::shared_ptr<const ModelSource> open_gguf_file(const std::string& path) {
+  return open_parts(path, parts_of(path));
+}
+
+}  // namespace moeflux
