@@ -214,9 +214,8 @@ std::string our_name(const GgufArchitecture& architecture, const GgufFields& fie
     return is_qwen_mtp ? head.name : fmt::format("model.layers.{}.{}", in_block.block, head.name);
   }
   Translated found = translate(architecture.names, in_block.rest);
-  const bool is_delta =
-      fields.find_tensor(fmt::format("blk.{}.ssm_conv1d.weight", in_block.block)) != nullptr;
-  if (!found.is_known && is_delta) found = translate(kDeltaNames, in_block.rest);
+  if (!found.is_known && fields.is_delta(in_block.block))
+    found = translate(kDeltaNames, in_block.rest);
   if (!found.is_known) found = translate(kBlockNames, in_block.rest);
   if (!found.is_known) found.name = expert_name(in_block.rest);
   if (!found.is_known && found.name.empty()) unknown();

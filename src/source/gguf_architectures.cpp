@@ -70,14 +70,12 @@ void add_delta(const GgufFields& fields, Json& config) {
   config["linear_key_head_dim"] = fields.size("ssm.state_size");
   config["linear_value_head_dim"] = fields.size("ssm.inner_size") / n_value_heads;
   config["linear_conv_kernel_dim"] = fields.size("ssm.conv_kernel");
-  const int interval = fields.size_or("full_attention_interval", 4);
-  std::vector<std::int64_t> is_recurrent;
-  if (fields.has("attention.recurrent_layers"))
-    is_recurrent = fields.by_layer("attention.recurrent_layers");
+  // Which layers are which their tensors tell; the converter does not write every order of them.
+  fields.ignore("full_attention_interval");
+  fields.ignore("attention.recurrent_layers");
   Json& types = config["layer_types"] = Json::array();
   for (int i = 0; i < fields.n_layers(); ++i) {
-    const bool is_linear = is_recurrent.empty() ? (i + 1) % interval != 0
-                                                : is_recurrent[static_cast<std::size_t>(i)] != 0;
+    const bool is_linear = fields.is_delta(i);
     types.push_back(is_linear ? "linear_attention" : "full_attention");
   }
   add_heads(fields, config);

@@ -121,6 +121,10 @@ const GgufTensor& GgufFields::need_tensor(std::string_view tensor) const {
   return *found;
 }
 
+bool GgufFields::is_delta(int block) const {
+  return find_tensor(fmt::format("blk.{}.ssm_conv1d.weight", block)) != nullptr;
+}
+
 bool GgufFields::layers_have(std::string_view tensor) const {
   for (int i = 0; i < n_layers(); ++i)
     if (find_tensor(fmt::format("blk.{}.{}", i, tensor)) != nullptr) return true;

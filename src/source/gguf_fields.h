@@ -50,6 +50,7 @@ class GgufFields {
 
   const GgufTensor* find_tensor(std::string_view tensor) const;
   const GgufTensor& need_tensor(std::string_view tensor) const;
+  bool is_delta(int block) const;  // of the gated delta rule
   // Whether any layer has a tensor of that name: "attn_q.bias".
   bool layers_have(std::string_view tensor) const;
 
