@@ -1,104 +1,317 @@
 #include "quant/block_codec.h"
 
-#include <cstring>
+#include <bit>
 
-#include "quant/codec.h"
+#include "quant/block_split.h"
 
 namespace moeflux {
+namespace blocks {
 namespace {
 
-float half_at(const std::byte* at) noexcept {
-  std::uint16_t bits;
-  std::memcpy(&bits, at, sizeof bits);
-  return f16_to_float(bits);
-}
-
-std::uint32_t dword_at(const std::byte* at) noexcept {
-  std::uint32_t bits;
-  std::memcpy(&bits, at, sizeof bits);
-  return bits;
-}
-
-int byte_at(const std::byte* at) noexcept {
-  return std::to_integer<int>(*at);
-}
-
 // Codes of 4 bits: the lower halves of 16 bytes are elements 0 to 15, the upper ones 16 to 31.
-int nibble_of_32(const std::byte* bytes, int i) noexcept {
+int nibble_of_32(const std::byte* bytes, std::size_t i) noexcept {
   return i < 16 ? byte_at(bytes + i) & 15 : byte_at(bytes + i - 16) >> 4;
 }
 
-// ---- blocks of 32
+// ---- blocks of 32 with a scale, and perhaps a bias
 
-void decode_q4_0(const std::byte* block, float* out) noexcept {
-  const float scale = half_at(block);
-  for (int i = 0; i < 32; ++i) out[i] = scale * static_cast<float>(nibble_of_32(block + 2, i) - 8);
+void split_q4_0(const std::byte* block, BlockParts& out) noexcept {
+  out.scales[0] = half_at(block);
+  for (std::size_t i = 0; i < 32; ++i) out.integers[i] = small(nibble_of_32(block + 2, i) - 8);
 }
 
-void decode_q4_1(const std::byte* block, float* out) noexcept {
-  const float scale = half_at(block), least = half_at(block + 2);
-  for (int i = 0; i < 32; ++i)
-    out[i] = scale * static_cast<float>(nibble_of_32(block + 4, i)) + least;
+void split_q4_1(const std::byte* block, BlockParts& out) noexcept {
+  out.scales[0] = half_at(block);
+  out.biases[0] = half_at(block + 2);
+  for (std::size_t i = 0; i < 32; ++i) out.integers[i] = small(nibble_of_32(block + 4, i));
 }
 
 // The fifth bits of all codes are a dword of their own.
-int code_of_5(std::uint32_t fifth, const std::byte* codes, int i) noexcept {
+int code_of_5(std::uint32_t fifth, const std::byte* codes, std::size_t i) noexcept {
   return nibble_of_32(codes, i) | static_cast<int>(fifth >> i & 1u) << 4;
 }
 
-void decode_q5_0(const std::byte* block, float* out) noexcept {
-  const float scale = half_at(block);
+void split_q5_0(const std::byte* block, BlockParts& out) noexcept {
+  out.scales[0] = half_at(block);
   const std::uint32_t fifth = dword_at(block + 2);
-  for (int i = 0; i < 32; ++i)
-    out[i] = scale * static_cast<float>(code_of_5(fifth, block + 6, i) - 16);
+  for (std::size_t i = 0; i < 32; ++i) out.integers[i] = small(code_of_5(fifth, block + 6, i) - 16);
 }
 
-void decode_q5_1(const std::byte* block, float* out) noexcept {
-  const float scale = half_at(block), least = half_at(block + 2);
+void split_q5_1(const std::byte* block, BlockParts& out) noexcept {
+  out.scales[0] = half_at(block);
+  out.biases[0] = half_at(block + 2);
   const std::uint32_t fifth = dword_at(block + 4);
-  for (int i = 0; i < 32; ++i)
-    out[i] = scale * static_cast<float>(code_of_5(fifth, block + 8, i)) + least;
+  for (std::size_t i = 0; i < 32; ++i) out.integers[i] = small(code_of_5(fifth, block + 8, i));
 }
 
-void decode_q8_0(const std::byte* block, float* out) noexcept {
+void split_q8_0(const std::byte* block, BlockParts& out) noexcept {
+  out.scales[0] = half_at(block);
+  std::memcpy(out.integers.data(), block + 2, 32);
+}
+
+// ---- blocks of 256: two levels of scales
+
+// Codes of 2 bits: byte l of 32 has the elements l, 32 + l, 64 + l and 96 + l of 128.
+int pair_of_256(const std::byte* bytes, std::size_t i) noexcept {
+  return byte_at(bytes + i / 128 * 32 + i % 32) >> i / 32 % 4 * 2 & 3;
+}
+
+void split_q2_k(const std::byte* block, BlockParts& out) noexcept {
+  const float scale = half_at(block + 80), least = half_at(block + 82);
+  for (std::size_t g = 0; g < 16; ++g) {
+    const int both = byte_at(block + g);
+    out.scales[g] = scale * static_cast<float>(both & 15);
+    out.biases[g] = -(least * static_cast<float>(both >> 4));
+  }
+  for (std::size_t i = 0; i < 256; ++i) out.integers[i] = small(pair_of_256(block + 16, i));
+}
+
+// A third bit says that 4 is not subtracted. Scales of 6 bits: 4 of them in the nibbles of 8 bytes,
+// the upper 2 in the 4 bytes after those.
+void split_q3_k(const std::byte* block, BlockParts& out) noexcept {
+  const float scale = half_at(block + 108);
+  const std::byte* packed = block + 96;
+  for (std::size_t g = 0; g < 16; ++g) {
+    const int low = byte_at(packed + g % 8) >> g / 8 * 4 & 15;
+    const int high = byte_at(packed + 8 + g % 4) >> g / 4 * 2 & 3;
+    out.scales[g] = scale * static_cast<float>((low | high << 4) - 32);
+  }
+  for (std::size_t i = 0; i < 256; ++i) {
+    const int third = byte_at(block + i % 32) >> i / 32 & 1;
+    out.integers[i] = small(pair_of_256(block + 32, i) - (third != 0 ? 0 : 4));
+  }
+}
+
+// Eight scales and eight biases of 6 bits in 12 bytes: the lower 6 bits of the first 4 bytes are
+// scales 0 to 3, of the next 4 biases 0 to 3; the rest is in the nibbles of the last 4, with its
+// upper 2 bits in those of the first 8.
+void split_scales_of_6_bits(const std::byte* block, BlockParts& out) noexcept {
+  const float scale = half_at(block), least = half_at(block + 2);
+  const auto at = [&](std::size_t i) { return byte_at(block + 4 + i); };
+  for (std::size_t g = 0; g < 8; ++g) {
+    const int s = g < 4 ? at(g) & 63 : (at(g + 4) & 15) | at(g - 4) >> 6 << 4;
+    const int b = g < 4 ? at(g + 4) & 63 : at(g + 4) >> 4 | at(g) >> 6 << 4;
+    out.scales[g] = scale * static_cast<float>(s);
+    out.biases[g] = -(least * static_cast<float>(b));
+  }
+}
+
+// Codes of 4 bits: the lower halves of 32 bytes are 32 elements, the upper ones the next 32.
+int nibble_of_256(const std::byte* bytes, std::size_t i) noexcept {
+  return byte_at(bytes + i / 64 * 32 + i % 32) >> i / 32 % 2 * 4 & 15;
+}
+
+void split_q4_k(const std::byte* block, BlockParts& out) noexcept {
+  split_scales_of_6_bits(block, out);
+  for (std::size_t i = 0; i < 256; ++i) out.integers[i] = small(nibble_of_256(block + 16, i));
+}
+
+void split_q5_k(const std::byte* block, BlockParts& out) noexcept {
+  split_scales_of_6_bits(block, out);
+  for (std::size_t i = 0; i < 256; ++i) {
+    const int fifth = byte_at(block + 16 + i % 32) >> i / 32 & 1;
+    out.integers[i] = small(nibble_of_256(block + 48, i) | fifth << 4);
+  }
+}
+
+// Of 128 elements, the lower halves of 64 bytes are the first 64; the upper 2 bits of all are four
+// in a byte.
+void split_q6_k(const std::byte* block, BlockParts& out) noexcept {
+  const float scale = half_at(block + 208);
+  for (std::size_t g = 0; g < 16; ++g)
+    out.scales[g] = scale * static_cast<float>(static_cast<std::int8_t>(byte_at(block + 192 + g)));
+  for (std::size_t i = 0; i < 256; ++i) {
+    const int low = byte_at(block + i / 128 * 64 + i % 64) >> i / 64 % 2 * 4 & 15;
+    out.integers[i] = small((low | pair_of_256(block + 128, i) << 4) - 32);
+  }
+}
+
+// ---- values out of a table
+
+constexpr std::array<std::int8_t, 16> kNonLinear{-127, -104, -83, -65, -49, -35, -22, -10,
+                                                 1,    13,   25,  38,  53,  69,  89,  113};
+constexpr std::array<std::int8_t, 16> kTwiceE2m1{0, 1,  2,  3,  4,  6,  8,  12,
+                                                 0, -1, -2, -3, -4, -6, -8, -12};
+
+void split_iq4_nl(const std::byte* block, BlockParts& out) noexcept {
+  out.scales[0] = half_at(block);
+  for (std::size_t i = 0; i < 32; ++i)
+    out.integers[i] = kNonLinear[static_cast<std::size_t>(nibble_of_32(block + 2, i))];
+}
+
+void split_iq4_xs(const std::byte* block, BlockParts& out) noexcept {
   const float scale = half_at(block);
-  for (int i = 0; i < 32; ++i)
-    out[i] = scale * static_cast<float>(static_cast<std::int8_t>(byte_at(block + 2 + i)));
+  const int upper = word_at(block + 2);
+  for (std::size_t g = 0; g < 8; ++g) {
+    const int low = byte_at(block + 4 + g / 2) >> g % 2 * 4 & 15;
+    out.scales[g] = scale * static_cast<float>((low | (upper >> 2 * g & 3) << 4) - 32);
+    for (std::size_t i = 0; i < 32; ++i) {
+      out.integers[32 * g + i] =
+          kNonLinear[static_cast<std::size_t>(nibble_of_32(block + 8 + 16 * g, i))];
+    }
+  }
+}
+
+// A power of two for twice the numbers; that of 0 and 1 is subnormal.
+void split_mxfp4(const std::byte* block, BlockParts& out) noexcept {
+  const int exponent = byte_at(block);
+  const std::uint32_t bits =
+      exponent < 2 ? 0x00200000u << exponent : static_cast<std::uint32_t>(exponent - 1) << 23;
+  std::memcpy(out.scales.data(), &bits, sizeof bits);
+  for (std::size_t i = 0; i < 32; ++i)
+    out.integers[i] = kTwiceE2m1[static_cast<std::size_t>(nibble_of_32(block + 1, i))];
+}
+
+// Scales are E4M3 without a sign; what would be NaN is 0.
+void split_nvfp4(const std::byte* block, BlockParts& out) noexcept {
+  for (std::size_t g = 0; g < 4; ++g) {
+    const int bits = byte_at(block + g), mantissa = bits & 7, exponent = bits >> 3 & 15;
+    const int eighths = exponent == 0 ? mantissa : 8 + mantissa;
+    const std::uint32_t power = static_cast<std::uint32_t>(exponent == 0 ? 1 : exponent) + 127 - 11;
+    out.scales[g] =
+        bits == 0x7F ? 0.0f : static_cast<float>(eighths) * std::bit_cast<float>(power << 23);
+    for (std::size_t i = 0; i < 16; ++i) {
+      const int byte = byte_at(block + 4 + 8 * g + i % 8);
+      out.integers[16 * g + i] = kTwiceE2m1[static_cast<std::size_t>(byte >> i / 8 * 4 & 15)];
+    }
+  }
+}
+
+// ---- -1, 0 and 1
+
+// Five in a byte as digits of base 3, of which the first is the highest: byte * 3^n / 256 ends with
+// digit n in front of the point, so three times what is behind it has the next.
+int ternary_digit(int byte, std::size_t n) noexcept {
+  constexpr int kPowers[5] = {1, 3, 9, 27, 81};
+  return (byte * kPowers[n] & 0xFF) * 3 >> 8;
+}
+
+void split_tq1_0(const std::byte* block, BlockParts& out) noexcept {
+  const float scale = half_at(block + 52);
+  for (std::size_t g = 0; g < 8; ++g) out.scales[g] = scale;
+  // 32 bytes of five each, 16 of five, 4 of four.
+  struct Part {
+    std::size_t first, bytes, digits;
+  };
+  std::int8_t* to = out.integers.data();
+  for (const Part& part : {Part{0, 32, 5}, {32, 16, 5}, {48, 4, 4}}) {
+    for (std::size_t n = 0; n < part.digits; ++n) {
+      for (std::size_t i = 0; i < part.bytes; ++i)
+        *to++ = small(ternary_digit(byte_at(block + part.first + i), n) - 1);
+    }
+  }
+}
+
+void split_tq2_0(const std::byte* block, BlockParts& out) noexcept {
+  const float scale = half_at(block + 64);
+  for (std::size_t g = 0; g < 8; ++g) out.scales[g] = scale;
+  for (std::size_t i = 0; i < 256; ++i) out.integers[i] = small(pair_of_256(block, i) - 1);
 }
 
 // ---- all
 
-using Decode = void (*)(const std::byte* block, float* out) noexcept;
+using Split = void (*)(const std::byte* block, BlockParts& out) noexcept;
 
-Decode decoder_of(BlockType type) noexcept {
+Split splitter_of(BlockType type) noexcept {
   switch (type) {
+    case BlockType::None:
+      break;
     case BlockType::Q4_0:
-      return decode_q4_0;
+      return split_q4_0;
     case BlockType::Q4_1:
-      return decode_q4_1;
+      return split_q4_1;
     case BlockType::Q5_0:
-      return decode_q5_0;
+      return split_q5_0;
     case BlockType::Q5_1:
-      return decode_q5_1;
+      return split_q5_1;
     case BlockType::Q8_0:
-      return decode_q8_0;
-    default:
-      return nullptr;
+      return split_q8_0;
+    case BlockType::Q2_K:
+      return split_q2_k;
+    case BlockType::Q3_K:
+      return split_q3_k;
+    case BlockType::Q4_K:
+      return split_q4_k;
+    case BlockType::Q5_K:
+      return split_q5_k;
+    case BlockType::Q6_K:
+      return split_q6_k;
+    case BlockType::IQ1_S:
+      return split_iq1_s;
+    case BlockType::IQ1_M:
+      return split_iq1_m;
+    case BlockType::IQ2_XXS:
+      return split_iq2_xxs;
+    case BlockType::IQ2_XS:
+      return split_iq2_xs;
+    case BlockType::IQ2_S:
+      return split_iq2_s;
+    case BlockType::IQ3_XXS:
+      return split_iq3_xxs;
+    case BlockType::IQ3_S:
+      return split_iq3_s;
+    case BlockType::IQ4_NL:
+      return split_iq4_nl;
+    case BlockType::IQ4_XS:
+      return split_iq4_xs;
+    case BlockType::TQ1_0:
+      return split_tq1_0;
+    case BlockType::TQ2_0:
+      return split_tq2_0;
+    case BlockType::MXFP4:
+      return split_mxfp4;
+    case BlockType::NVFP4:
+      return split_nvfp4;
   }
+  return nullptr;
 }
 
 }  // namespace
+}  // namespace blocks
 
-bool has_block_codec(BlockType type) {
-  return decoder_of(type) != nullptr;
+BlockGroups block_groups(BlockType type) {
+  switch (type) {
+    case BlockType::Q4_1:
+    case BlockType::Q5_1:
+    case BlockType::Q4_K:
+    case BlockType::Q5_K:
+      return {.values = 32, .has_biases = true};
+    case BlockType::Q2_K:
+      return {.values = 16, .has_biases = true};
+    case BlockType::Q3_K:
+    case BlockType::Q6_K:
+    case BlockType::IQ1_M:
+    case BlockType::IQ2_XS:
+    case BlockType::IQ2_S:
+    case BlockType::NVFP4:
+      return {.values = 16};
+    default:
+      return {.values = 32};
+  }
+}
+
+void split_block(BlockType type, const std::byte* block, BlockParts& out) noexcept {
+  blocks::splitter_of(type)(block, out);
 }
 
 void decode_blocks(BlockType type, const std::byte* blocks, std::int64_t n_blocks,
                    float* out) noexcept {
-  const Decode decode = decoder_of(type);
+  const blocks::Split split = blocks::splitter_of(type);
   const BlockShape shape = block_shape(type);
-  for (std::int64_t i = 0; i < n_blocks; ++i)
-    decode(blocks + i * shape.bytes, out + i * shape.values);
+  const BlockGroups groups = block_groups(type);
+  BlockParts parts;
+  for (std::int64_t b = 0; b < n_blocks; ++b, out += shape.values) {
+    split(blocks + b * shape.bytes, parts);
+    for (std::int64_t i = 0, g = 0; i < shape.values; i += groups.values, ++g) {
+      const float scale = parts.scales[static_cast<std::size_t>(g)];
+      const float bias = groups.has_biases ? parts.biases[static_cast<std::size_t>(g)] : 0;
+      for (std::int64_t k = i; k < i + groups.values; ++k) {
+        const float product =
+            scale * static_cast<float>(parts.integers[static_cast<std::size_t>(k)]);
+        out[k] = groups.has_biases ? product + bias : product;
+      }
+    }
+  }
 }
 
 }  // namespace moeflux

@@ -40,6 +40,8 @@ struct BlockShape {
   std::int64_t bytes = 0;
 };
 
+inline constexpr std::int64_t kMostBlockValues = 256, kMostBlockBytes = 210;
+
 BlockShape block_shape(BlockType type);            // {0, 0} for None
 std::string_view block_type_name(BlockType type);  // "q4_k"; empty for None
 // By the number that a GGUF file gives it, and the other way round; none for element types that are

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "quant/block_codec.h"
+#include "quant/block_tile.h"
 #include "quant/interleave.h"
 
 namespace moeflux {
@@ -137,6 +138,21 @@ void decode_fp4_row(const WeightView& m, std::int64_t row, float* out) noexcept 
   }
 }
 
+// Of an interleaved tile, the blocks of all its rows are put together.
+void decode_block_row(const WeightView& m, std::int64_t row, float* out) noexcept {
+  const BlockType type = m.format.blocks;
+  const BlockShape shape = block_shape(type);
+  const std::int64_t row_bytes = data_row_bytes(m.format, m.cols), n_blocks = m.cols / shape.values;
+  if (!m.format.is_interleaved) return decode_blocks(type, m.data + row * row_bytes, n_blocks, out);
+  std::array<std::byte, kTileRows * kMostBlockBytes> blocks;
+  const std::int64_t first = row / kTileRows * kTileRows;
+  for (std::int64_t b = 0; b < n_blocks; ++b) {
+    take_blocks(type, m.data + first * row_bytes, std::min(kTileRows, m.rows - first), m.cols, b,
+                blocks.data());
+    decode_blocks(type, blocks.data() + (row - first) * shape.bytes, 1, out + b * shape.values);
+  }
+}
+
 void decode_fp8_row(const WeightView& m, std::int64_t row, float* out) noexcept {
   const WeightFormat& f = m.format;
   const auto scale_size = static_cast<std::int64_t>(dtype_size(f.scale_dtype));
@@ -208,8 +224,7 @@ void decode_row(const WeightView& m, std::int64_t row, float* out) noexcept {
     case WeightKind::Fp4:
       return decode_fp4_row(m, row, out);
     case WeightKind::Block:
-      return decode_blocks(m.format.blocks, m.data + row * data_row_bytes(m.format, m.cols),
-                           m.cols / block_shape(m.format.blocks).values, out);
+      return decode_block_row(m, row, out);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "quant/block_tile.h"
 
 namespace moeflux {
 namespace {
@@ -57,22 +58,15 @@ void transpose_fours(const std::byte* from, std::int64_t from_stride, std::byte*
   for (int i = 0; i < 4; ++i) std::memcpy(to + i * to_stride, &out[i], sizeof out[i]);
 }
 
-void transpose_dwords(const std::byte* from, std::int64_t rows, std::int64_t cols, std::byte* to) {
-  if (rows % 4 != 0 || cols % 4 != 0) return transpose<std::uint32_t>(from, rows, cols, to);
-  for (std::int64_t c = 0; c < cols; c += 4) {
-    for (std::int64_t r = 0; r < rows; r += 4) {
-      transpose_fours(from + (r * cols + c) * 4, cols * 4, to + (c * rows + r) * 4, rows * 4);
-    }
-  }
-}
-
 // A plane of `size` byte elements, in place.
 void turn(std::byte* plane, std::int64_t rows, std::int64_t cols, std::size_t size,
           std::byte* scratch) {
   std::memcpy(scratch, plane, static_cast<std::size_t>(rows * cols) * size);
   switch (size) {
     case 4:
-      return transpose_dwords(scratch, rows, cols, plane);
+      if (rows % 4 != 0 || cols % 4 != 0)
+        return transpose<std::uint32_t>(scratch, rows, cols, plane);
+      return transpose_dwords(scratch, cols * 4, rows, cols, plane, rows * 4);
     case 2:
       return transpose<std::uint16_t>(scratch, rows, cols, plane);
     default:
@@ -83,11 +77,26 @@ void turn(std::byte* plane, std::int64_t rows, std::int64_t cols, std::size_t si
 
 bool has_tiles(const WeightFormat& format) {
   const int group = format.group;
-  return format.kind == WeightKind::Fp4 ||
+  return format.kind == WeightKind::Fp4 || format.kind == WeightKind::Block ||
          (format.kind == WeightKind::Affine && (group == 32 || group == 64 || group == 128));
 }
 
 }  // namespace
+
+void transpose_dwords(const std::byte* from, std::int64_t from_stride, std::int64_t rows,
+                      std::int64_t cols, std::byte* to, std::int64_t to_stride) {
+  const std::int64_t fours = rows - rows % 4;
+  std::int64_t c = 0;
+  for (; c + 4 <= cols; c += 4) {
+    for (std::int64_t r = 0; r < fours; r += 4)
+      transpose_fours(from + r * from_stride + c * 4, from_stride, to + c * to_stride + r * 4,
+                      to_stride);
+  }
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t k = r < fours ? c : 0; k < cols; ++k)
+      std::memcpy(to + k * to_stride + r * 4, from + r * from_stride + k * 4, 4);
+  }
+}
 
 std::size_t bias_element_bytes(const WeightFormat& format) {
   if (format.kind != WeightKind::Affine || format.zero == AffineZero::MidCode) return 0;
@@ -113,7 +122,7 @@ void arrange_plane(std::byte* plane, std::int64_t rows, std::int64_t row_element
 
 std::size_t tile_scratch_bytes(const WeightFormat& format, std::int64_t cols) {
   const auto size = static_cast<std::int64_t>(dtype_size(format.scale_dtype));
-  const std::int64_t plane = scales_per_row(format, cols) * size;
+  const std::int64_t plane = scales_per_row(format, cols) * size;  // none of blocks
   return static_cast<std::size_t>(kTileRows * std::max(data_row_bytes(format, cols), plane));
 }
 
@@ -123,6 +132,11 @@ void arrange_tile(const WeightView& matrix, std::int64_t index, std::span<std::b
   MOEFLUX_ASSERT(scratch.size() >= tile_scratch_bytes(format, matrix.cols));
   const std::int64_t first = index * kTileRows;
   const std::int64_t rows = std::min(kTileRows, matrix.rows - first);
+  if (format.kind == WeightKind::Block) {
+    return arrange_block_tile(format.blocks,
+                              writable(matrix.data) + first * data_row_bytes(format, matrix.cols),
+                              rows, matrix.cols, !format.is_interleaved, scratch);
+  }
   const auto turn_plane = [&](const std::byte* plane, std::int64_t elements, std::size_t size) {
     std::byte* at = writable(plane) + first * elements * static_cast<std::int64_t>(size);
     format.is_interleaved ? turn(at, elements, rows, size, scratch.data())

@@ -125,7 +125,8 @@ TEST(CpuLayout, TilesWhereActivationsAreRounded) {
   for (const Precision precision : {Precision::Exact, Precision::Fine, Precision::Fast}) {
     const auto backend = make_backend({.n_threads = 1, .precision = precision});
     for (const WeightFormat& format : test::all_formats()) {
-      const bool tiles = precision != Precision::Exact && format.group > 0;
+      const bool tiles =
+          precision != Precision::Exact && (format.group > 0 || format.kind == WeightKind::Block);
       const WeightFormat product = backend->layout_for(format, WeightUse::Product);
       EXPECT_EQ(product.is_interleaved, tiles) << describe(format);
       EXPECT_EQ(product, arranged(format, tiles)) << describe(format);

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "quant/block_codec.h"
 #include "quant/interleave.h"
 
 namespace moeflux::test {
@@ -60,6 +61,8 @@ RandomWeight::RandomWeight(Random& random, const WeightFormat& format, std::int6
     fill_fp4(random);
   } else if (format.kind == WeightKind::Fp8Block) {
     fill_fp8(random);
+  } else if (format.kind == WeightKind::Block) {
+    fill_blocks(random);
   } else {
     fill_plain(random);
   }
@@ -155,6 +158,77 @@ void RandomWeight::fill_fp8(Random& random) {
   }
 }
 
+namespace {
+
+// Where blocks have half floats.
+std::vector<std::size_t> halves_of(BlockType type) {
+  switch (type) {
+    case BlockType::Q2_K:
+      return {80, 82};
+    case BlockType::Q3_K:
+      return {108};
+    case BlockType::Q6_K:
+      return {208};
+    case BlockType::TQ1_0:
+      return {52};
+    case BlockType::TQ2_0:
+      return {64};
+    case BlockType::Q4_1:
+    case BlockType::Q5_1:
+    case BlockType::Q4_K:
+    case BlockType::Q5_K:
+      return {0, 2};
+    case BlockType::IQ1_M:
+    case BlockType::MXFP4:
+    case BlockType::NVFP4:
+      return {};
+    default:
+      return {0};
+  }
+}
+
+// Scales such that weights are of a model's size, some negative, some subnormal.
+void set_scales(Random& random, BlockType type, std::byte* block) {
+  std::vector<std::byte> half;
+  for (const std::size_t at : halves_of(type)) {
+    half.clear();
+    append_number(half, random, DType::F16, 0.002);
+    std::copy(half.begin(), half.end(), block + at);
+  }
+  if (type == BlockType::IQ1_M) {
+    append_number(half, random, DType::F16, 0.02);
+    for (std::size_t i = 0; i < 4; ++i) {
+      const std::byte nibble = half[i / 2] >> 4 * (i % 2) & std::byte{15};
+      block[49 + 2 * i] = (block[49 + 2 * i] & std::byte{15}) | nibble << 4;
+    }
+  }
+  if (type == BlockType::MXFP4)
+    *block = static_cast<std::byte>(random.chance(0.1) ? random.integer(0, 2)
+                                                       : random.integer(116, 123));
+  if (type == BlockType::NVFP4) {
+    for (int i = 0; i < 4; ++i)
+      block[i] = static_cast<std::byte>(random.chance(0.1) ? random.integer(0, 255)
+                                                           : random.integer(0x10, 0x40));
+  }
+}
+
+}  // namespace
+
+void RandomWeight::fill_blocks(Random& random) {
+  const BlockShape shape = block_shape(format_.blocks);
+  const std::int64_t n_blocks = rows_ * cols_ / shape.values;
+  in_rows_.data.resize(static_cast<std::size_t>(1 + n_blocks * shape.bytes));
+  std::vector<float> values(static_cast<std::size_t>(shape.values));
+  for (std::int64_t b = 0; b < n_blocks; ++b) {
+    std::byte* block = in_rows_.data.data() + 1 + b * shape.bytes;
+    for (std::int64_t i = 0; i < shape.bytes; ++i)
+      block[i] = static_cast<std::byte>(random.integer(0, 255));
+    set_scales(random, format_.blocks, block);
+    decode_blocks(format_.blocks, block, 1, values.data());
+    values_.insert(values_.end(), values.begin(), values.end());
+  }
+}
+
 void RandomWeight::interleave() {
   interleaved_ = in_rows_;
   std::vector<std::byte> scratch(tile_scratch_bytes(format_, cols_));
@@ -218,6 +292,8 @@ std::vector<WeightFormat> all_formats() {
   formats.push_back({.kind = WeightKind::Fp8Block, .block = 128, .scale_dtype = DType::F32});
   formats.push_back({.kind = WeightKind::Fp8Block, .block = 128, .scale_dtype = DType::BF16});
   formats.push_back({.kind = WeightKind::Fp8Block, .block = 16, .scale_dtype = DType::BF16});
+  for (int type = 1; type <= static_cast<int>(BlockType::NVFP4); ++type)
+    formats.push_back({.kind = WeightKind::Block, .blocks = static_cast<BlockType>(type)});
   return formats;
 }
 
@@ -233,8 +309,9 @@ std::string format_name(const WeightFormat& format) {
 }
 
 std::int64_t fitting_cols(const WeightFormat& format, std::int64_t cols) {
-  if (format.group == 0) return cols;
-  return (cols + format.group - 1) / format.group * format.group;
+  const std::int64_t step =
+      format.kind == WeightKind::Block ? block_shape(format.blocks).values : format.group;
+  return step == 0 ? cols : (cols + step - 1) / step * step;
 }
 
 std::vector<WeightFormat> tiled_formats() {

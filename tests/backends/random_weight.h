@@ -1,6 +1,6 @@
 // A matrix of random weights in any stored format, together with its values worked out bit by bit
-// from the definition of the format; where it can, both in rows and in interleaved tiles. Planes
-// lie at odd addresses.
+// from the definition of the format (of blocks: by quant/block_codec.h, which has tests of its
+// own); where it can, both in rows and in interleaved tiles. Planes lie at odd addresses.
 #pragma once
 
 #include <string>
@@ -26,6 +26,7 @@ class RandomWeight {
   void fill_affine(Random& random);
   void fill_fp4(Random& random);
   void fill_fp8(Random& random);
+  void fill_blocks(Random& random);
 
   void interleave();
 

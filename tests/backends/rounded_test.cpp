@@ -26,8 +26,9 @@ using test::tiled_formats;
 
 TEST(Rounded, TakesInterleavedTiles) {
   for (const WeightFormat& format : test::all_formats()) {
-    EXPECT_EQ(cpu::has_rounded(arranged(format, true)),
-              format.kind == WeightKind::Affine || format.kind == WeightKind::Fp4);
+    EXPECT_EQ(cpu::has_rounded(arranged(format, true)), format.kind == WeightKind::Affine ||
+                                                            format.kind == WeightKind::Fp4 ||
+                                                            format.kind == WeightKind::Block);
     EXPECT_FALSE(cpu::has_rounded(format));
   }
 }
@@ -178,7 +179,8 @@ TEST_P(RoundedTables, OddShapesAreTheReference) {
   for (const WeightFormat& format : tiled_formats()) {
     for (int i = 0; i < 6; ++i) {
       const std::int64_t rows = random.integer(1, 70), n = random.integer(1, i < 3 ? 7 : 70);
-      const std::int64_t cols = format.group * random.integer(1, 640 / format.group);
+      const std::int64_t step = test::fitting_cols(format, 1);
+      const std::int64_t cols = step * random.integer(1, 640 / step);
       const RandomWeight weight(random, format, rows, cols);
       const std::vector<float> x = random.floats(n * cols);
       for (const int digits : {1, 2}) {

@@ -7,7 +7,10 @@
 #include <cstring>
 #include <limits>
 
+#include "backends/cpu/rounded_blocks.h"
 #include "base/cpu_features.h"
+#include "quant/block_codec.h"
+#include "quant/block_tile.h"
 #include "quant/codec.h"
 
 namespace moeflux::cpu {
@@ -57,7 +60,8 @@ void quantize_group(const RoundedLayout& layout, std::int64_t g, const float* va
     }
   }
   part<float>(out, layout.scales_at)[g] = scale;
-  if (layout.centered == 0) part<float>(out, layout.sums_at)[g] = scale * static_cast<float>(sum);
+  if (layout.sums == RoundedSums::Scaled)
+    part<float>(out, layout.sums_at)[g] = scale * static_cast<float>(sum);
 }
 
 void quantize(const RoundedLayout& layout, const float* x, std::byte* out) noexcept {
@@ -66,7 +70,7 @@ void quantize(const RoundedLayout& layout, const float* x, std::byte* out) noexc
     float buffer[RoundedLayout::kMaxGroup];
     quantize_group(layout, g, rounded_values(layout, x, g, buffer), out);
   }
-  rounded_starts(layout, out);
+  rounded_sums(layout, out);
 }
 
 // Code i of row r of a tile.
@@ -148,6 +152,7 @@ float centered_dot(const Operands& in) {
 }
 
 void matmul(const RoundedMatmul& op) noexcept {
+  if (op.weight->format.kind == WeightKind::Block) return rounded_blocks_scalar(op);
   const bool centered = op.layout->centered != 0;
   const float factor = centered ? rounded_factor(*op.weight) : 1;
   for (std::int64_t row = op.row; row < op.row + op.n_rows; row += kTileRows) {
@@ -200,13 +205,20 @@ RoundedLayout::RoundedLayout(const WeightFormat& format, std::int64_t n_cols, in
     : digits(n_digits), weight_group(format.group), cols(n_cols) {
   constexpr int kLeastGroup = 64;  // of centered weights
   const int bits = format.kind == WeightKind::Fp4 ? 4 : format.bits;
-  if (format.kind == WeightKind::Fp4) {
+  const bool in_blocks = format.kind == WeightKind::Block;
+  if (in_blocks) {
+    const BlockGroups groups = block_groups(format.blocks);
+    weight_group = groups.values;
+    sums = groups.has_biases ? RoundedSums::Plain : RoundedSums::Starts;
+    centered = groups.has_biases ? 0 : block_tiling(format.blocks).middle;
+  } else if (format.kind == WeightKind::Fp4) {
     centered = 12;
   } else if (format.zero == AffineZero::MidCode && bits == 4) {
     centered = 8;
   }
-  steps = bits == 2 || bits == 4 ? 8 / bits : 1;
-  group = centered != 0 ? std::max(kLeastGroup, weight_group) : weight_group;
+  steps = !in_blocks && (bits == 2 || bits == 4) ? 8 / bits : 1;
+  if (!in_blocks && centered != 0) sums = RoundedSums::Starts;
+  group = sums == RoundedSums::Scaled ? weight_group : std::max(kLeastGroup, weight_group);
   n_groups = (cols + group - 1) / group;
   n_weight_groups = cols / weight_group;
   padded = round_up(cols, 64);
@@ -214,7 +226,8 @@ RoundedLayout::RoundedLayout(const WeightFormat& format, std::int64_t n_cols, in
   scales_at = digits * padded;
   constexpr std::int64_t kBytes = sizeof(float);
   sums_at = scales_at + round_up(n_groups, kFloatsUnit) * kBytes;
-  row_bytes = sums_at + round_up(centered != 0 ? n_weight_groups : n_groups, kFloatsUnit) * kBytes;
+  const std::int64_t n_sums = sums == RoundedSums::Scaled ? n_groups : n_weight_groups;
+  row_bytes = sums_at + round_up(n_sums, kFloatsUnit) * kBytes;
 }
 
 bool has_rounded(const WeightFormat& format) {
@@ -252,6 +265,25 @@ RoundedTile rounded_tile(const RoundedMatmul& op, std::int64_t row) noexcept {
   return tile;
 }
 
+BlockTile rounded_block_tile(const RoundedMatmul& op, std::int64_t row) noexcept {
+  const WeightView& w = *op.weight;
+  const BlockType type = w.format.blocks;
+  const std::byte* tile = w.data + row * data_row_bytes(w.format, w.cols);
+  const std::int64_t n_rows = std::min(w.rows - row, kTileRows);
+  const BlockTiling tiling = block_tiling(type);
+  if (!tiling.has_planes) return {nullptr, nullptr, tile, n_rows};
+  const TilePlanes planes = tile_planes(type, n_rows, w.cols);
+  BlockTile result{tile + planes.halves, tile + planes.bytes, tile + planes.codes, n_rows};
+  if (n_rows == kTileRows) return result;
+  const std::int64_t n_blocks = w.cols / block_shape(type).values;
+  std::byte* memory =
+      rounded_scratch(op).codes + code_floats(*op.layout) * std::int64_t{sizeof(float)};
+  result.halves = widened(result.halves, n_blocks * tiling.halves, n_rows, 2, memory);
+  result.bytes = widened(result.bytes, n_blocks * tiling.bytes, n_rows, 1, memory);
+  result.codes = widened(result.codes, w.cols * tiling.bits() / 32, n_rows, 4, memory);
+  return result;
+}
+
 float rounded_factor(const WeightView& weight) noexcept {
   const WeightFormat& format = weight.format;
   if (format.kind != WeightKind::Fp4) return 1;
@@ -271,8 +303,8 @@ const float* rounded_values(const RoundedLayout& layout, const float* x, std::in
   return buffer;
 }
 
-void rounded_starts(const RoundedLayout& layout, std::byte* out) noexcept {
-  if (layout.centered == 0) return;
+void rounded_sums(const RoundedLayout& layout, std::byte* out) noexcept {
+  if (layout.sums == RoundedSums::Scaled) return;
   const std::byte* low = layout.digits == 2 ? out + layout.low_at : nullptr;
   for (std::int64_t g = 0; g < layout.n_weight_groups; ++g) {
     int sum = 0;
@@ -281,7 +313,11 @@ void rounded_starts(const RoundedLayout& layout, std::byte* out) noexcept {
       const int high_sum = sum_of_8(out + at);
       sum += low == nullptr ? high_sum : 256 * high_sum + sum_of_8(low + at);
     }
-    part<std::int32_t>(out, layout.sums_at)[g] = -layout.centered * sum;
+    if (layout.sums == RoundedSums::Starts) {
+      part<std::int32_t>(out, layout.sums_at)[g] = -layout.centered * sum;
+    } else {
+      part<float>(out, layout.sums_at)[g] = static_cast<float>(sum);
+    }
   }
 }
 

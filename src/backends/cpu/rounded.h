@@ -24,6 +24,13 @@
 // and in the end acc * f. For E2M1, f is half of t, the scale of the whole matrix, or of 1 / t if
 // that divides; else 1. Scales in E4M3 count as s_w / 256, and f 256 times: so they are 16-bit
 // floats of the same bits.
+//
+// Blocks of GGUF (quant/block_codec.h) are integers as well, with scales that are floats, and some
+// have biases for their groups:
+//
+//   part = fma(float(sum of products of integers), s_w, part)
+//   part = fma(b_w, float(sum of codes of the activations), part)
+//   acc = fma(part, s_x, acc)
 #pragma once
 
 #include <cstddef>
@@ -33,6 +40,13 @@
 
 namespace moeflux::cpu {
 
+// What a row of rounded activations holds besides codes and scales:
+//   Scaled  float [n_groups]: s_x * sum of codes
+//   Starts  int32 [n_weight_groups]: -centered * sum of codes. From there on, sums of products with
+//           codes from 0 on are those with integers
+//   Plain   float [n_weight_groups]: sum of codes
+enum class RoundedSums : std::uint8_t { Scaled, Starts, Plain };
+
 // How a row of rounded activations lies in memory, for weights of one format and width.
 struct RoundedLayout {
   static constexpr int kMaxGroup = 128;
@@ -40,10 +54,12 @@ struct RoundedLayout {
   RoundedLayout() = default;
   RoundedLayout(const WeightFormat& format, std::int64_t n_cols, int digits);
 
-  int digits = 1;    // 8-bit digits of a code: 1 or 2
-  int steps = 1;     // codes per byte of the weights: 4 or 2 for 2 or 4 bits, else 1
-  int centered = 0;  // what makes integers of a centered weight codes from 0 on; 0: it is affine
-  int group = 64;    // of activations; the last one of a row may be short
+  int digits = 1;  // 8-bit digits of a code: 1 or 2
+  int steps = 1;   // codes per byte of the weights: 4 or 2 for 2 or 4 bits, else 1
+  // What makes integers of a centered weight codes from 0 on; 0: it is not centered.
+  int centered = 0;
+  RoundedSums sums = RoundedSums::Scaled;
+  int group = 64;  // of activations; the last one of a row may be short
   int weight_group = 64;
   std::int64_t cols = 0;
   std::int64_t n_groups = 0;
@@ -52,10 +68,7 @@ struct RoundedLayout {
   std::int64_t padded = 0;     // a multiple of 64
   std::int64_t low_at = 0;     // int8 [padded]: low digits, if any
   std::int64_t scales_at = 0;  // float [n_groups, then zeros to a multiple of 16]: s_x
-  // Affine: the same: s_x * sum of codes. Centered: int32 [n_weight_groups, then zeros to a
-  // multiple of 16]: -centered * sum of codes. From there on, sums of products with codes from 0 on
-  // are those with integers.
-  std::int64_t sums_at = 0;
+  std::int64_t sums_at = 0;    // the sums, then zeros to a multiple of 16
   std::int64_t row_bytes = 0;  // a multiple of 64
 
   // Where the digits of element i are. A dword of weights is shifted and masked to get at every
@@ -118,10 +131,11 @@ struct RoundedKernels {
 };
 
 // What quantize() does for all instruction sets alike: the values of group g, with zeros up to a
-// whole group (buffer is for those), and in the end the sums of centered weights from the digits.
+// whole group (buffer is for those), and in the end the sums from the digits, unless they are
+// scaled.
 const float* rounded_values(const RoundedLayout& layout, const float* x, std::int64_t g,
                             float (&buffer)[RoundedLayout::kMaxGroup]) noexcept;
-void rounded_starts(const RoundedLayout& layout, std::byte* out) noexcept;
+void rounded_sums(const RoundedLayout& layout, std::byte* out) noexcept;
 
 const RoundedKernels& rounded_scalar();
 #if defined(__x86_64__)

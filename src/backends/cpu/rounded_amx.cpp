@@ -66,15 +66,16 @@ void sum_group(const RoundedLayout& layout, const std::byte* codes, const std::b
 }
 
 // A tile of N rows of activations; as a constant, so that their results stay in registers.
-template <bool Centered, int Digits, int N>
+template <RoundedSums Kind, int Digits, int N>
 void multiply_tile(const RoundedMatmul& op, const OpenTile& weights, std::int64_t row,
                    std::int64_t n_rows, std::int64_t first) noexcept {
+  constexpr bool kInParts = Kind != RoundedSums::Scaled;
   const RoundedLayout& layout = *op.layout;
   const std::int64_t per_group = layout.group / layout.weight_group;
   const std::byte* x = op.x + first * layout.row_bytes;
-  __m512 acc[N], part[Centered ? N : 1];
+  __m512 acc[N], part[kInParts ? N : 1];
 #pragma GCC unroll 16
-  for (int i = 0; i < N; ++i) acc[i] = part[Centered ? i : 0] = _mm512_setzero_ps();
+  for (int i = 0; i < N; ++i) acc[i] = part[kInParts ? i : 0] = _mm512_setzero_ps();
   const auto add = [&](const Sums& sums, std::int64_t g) __attribute__((always_inline)) {
     const __m512 scales = weights.scales(g), biases = weights.biases(g);
     const bool completes = (g + 1) % per_group == 0 || g + 1 == layout.n_weight_groups;
@@ -85,9 +86,12 @@ void multiply_tile(const RoundedMatmul& op, const OpenTile& weights, std::int64_
       if (Digits == 2) {
         sum = _mm512_add_epi32(_mm512_slli_epi32(sum, 8), _mm512_load_si512(sums.low[i]));
       }
-      if constexpr (Centered) {
-        sum = _mm512_add_epi32(sum, _mm512_set1_epi32(starts(layout, xi)[g]));
+      if constexpr (kInParts) {
+        if (Kind == RoundedSums::Starts)
+          sum = _mm512_add_epi32(sum, _mm512_set1_epi32(starts(layout, xi)[g]));
         part[i] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), scales, part[i]);
+        if (Kind == RoundedSums::Plain)
+          part[i] = _mm512_fmadd_ps(biases, _mm512_set1_ps(plain_sums(layout, xi)[g]), part[i]);
         if (!completes) continue;
         acc[i] = add_part(layout, acc[i], part[i], xi, g / per_group);
         part[i] = _mm512_setzero_ps();
@@ -106,21 +110,21 @@ void multiply_tile(const RoundedMatmul& op, const OpenTile& weights, std::int64_
   add(sums[(layout.n_weight_groups - 1) % 2], layout.n_weight_groups - 1);
 #pragma GCC unroll 16
   for (int i = 0; i < N; ++i) {
-    if constexpr (Centered) acc[i] = _mm512_mul_ps(acc[i], _mm512_load_ps(weights.factors.rows));
+    if constexpr (kInParts) acc[i] = _mm512_mul_ps(acc[i], _mm512_load_ps(weights.factors.rows));
     _mm512_mask_storeu_ps(row_of_y(op, first + i, row), first_lanes(n_rows), acc[i]);
   }
 }
 
-template <bool Centered, int Digits, int... Counts>
+template <RoundedSums Kind, int Digits, int... Counts>
 constexpr auto tile_functions(std::integer_sequence<int, Counts...>) {
-  return std::array{multiply_tile<Centered, Digits, Counts + 1>...};
+  return std::array{multiply_tile<Kind, Digits, Counts + 1>...};
 }
 
-template <bool Centered, int Digits>
+template <RoundedSums Kind, int Digits>
 void multiply_tiles(const RoundedMatmul& op, const OpenTile& weights, std::int64_t row,
                     std::int64_t n_rows, std::int64_t begin, std::int64_t end) noexcept {
   static constexpr auto kBySize =
-      tile_functions<Centered, Digits>(std::make_integer_sequence<int, kTileRows>());
+      tile_functions<Kind, Digits>(std::make_integer_sequence<int, kTileRows>());
   const int group = op.layout->weight_group;
   const std::int64_t n_parts = (end - begin + kTileRows - 1) / kTileRows;
   std::int64_t configured = 0;
@@ -137,15 +141,22 @@ void multiply_tiles(const RoundedMatmul& op, const OpenTile& weights, std::int64
   _tile_release();
 }
 
-template <bool Centered>
+template <RoundedSums Kind>
 void many_rows_in_tiles(const RoundedMatmul& op) noexcept {
-  many_rows(op, op.layout->digits == 1 ? multiply_tiles<Centered, 1> : multiply_tiles<Centered, 2>);
+  many_rows(op, op.layout->digits == 1 ? multiply_tiles<Kind, 1> : multiply_tiles<Kind, 2>);
 }
 
 // Groups of 16 would leave most of the tile unit idle.
 void matmul(const RoundedMatmul& op) noexcept {
   if (op.n <= kFew || op.layout->weight_group < 32) return rounded_avx512vnni().matmul(op);
-  op.layout->centered != 0 ? many_rows_in_tiles<true>(op) : many_rows_in_tiles<false>(op);
+  switch (op.layout->sums) {
+    case RoundedSums::Scaled:
+      return many_rows_in_tiles<RoundedSums::Scaled>(op);
+    case RoundedSums::Starts:
+      return many_rows_in_tiles<RoundedSums::Starts>(op);
+    case RoundedSums::Plain:
+      return many_rows_in_tiles<RoundedSums::Plain>(op);
+  }
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 
 #include "backends/cpu/rounded_avx512.h"
 
-#include "backends/cpu/rounded_centered_avx512.h"
+#include "backends/cpu/rounded_blocks_avx512.h"
 
 namespace moeflux::cpu {
 namespace {
@@ -84,9 +84,9 @@ struct WideDot {
     }
   }
   // With the dword at At of one of four rows.
-  template <int Row, int At>
+  template <bool Wide, int Row, int At>
   static __m512i add_at(__m512i acc, __m512i w, const FourRows& rows) noexcept {
-    return add<false>(acc, w, rows.x + Row * rows.stride + At);
+    return add<Wide>(acc, w, rows.x + Row * rows.stride + At);
   }
   template <int Row>
   static __m512i start_at(const FourRows& rows) noexcept {
@@ -96,9 +96,11 @@ struct WideDot {
   }
   using PermutedFp4Unit = Fp4Unit;
   static bool has_permute() noexcept { return false; }
+  static constexpr bool kTellsWide = true;
 };
 
 void matmul(const RoundedMatmul& op) noexcept {
+  if (op.weight->format.kind == WeightKind::Block) return block_products<WideDot>(op);
   op.n <= kFew ? few_rows<WideDot>(op) : many_rows<WideDot>(op);
 }
 
@@ -118,9 +120,9 @@ void rounded_quantize_avx512(const RoundedLayout& layout, const float* x, std::b
     std::byte* high = out + g * layout.group;
     std::int32_t sum = 0;
     scales[g] = quantize_group(layout, values, high, high + layout.low_at, sum);
-    if (layout.centered == 0) sums[g] = scales[g] * static_cast<float>(sum);
+    if (layout.sums == RoundedSums::Scaled) sums[g] = scales[g] * static_cast<float>(sum);
   }
-  rounded_starts(layout, out);
+  rounded_sums(layout, out);
 }
 
 const RoundedKernels& rounded_avx512() {

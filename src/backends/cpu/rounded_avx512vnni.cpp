@@ -2,7 +2,7 @@
 #if defined(__x86_64__)
 
 #include "backends/cpu/kernels.h"
-#include "backends/cpu/rounded_centered_avx512.h"
+#include "backends/cpu/rounded_blocks_avx512.h"
 
 namespace moeflux::cpu {
 namespace {
@@ -44,7 +44,7 @@ struct VnniDot {
 
   // With the dword at At of one of four rows; nothing writes to them while kernels run. Compilers
   // would keep an address for each row, more than there are registers.
-  template <int Row, int At>
+  template <bool, int Row, int At>
   static __m512i add_at(__m512i acc, __m512i w, const FourRows& rows) noexcept {
     if constexpr (Row == 0) {
       asm("vpdpbusd %c3(%2)%{1to16%}, %1, %0" : "+v"(acc) : "v"(w), "r"(rows.x), "i"(At));
@@ -74,9 +74,11 @@ struct VnniDot {
 
   using PermutedFp4Unit = PermutedFp4;
   static bool has_permute() noexcept { return rounded_may_permute(); }
+  static constexpr bool kTellsWide = false;  // all products fit
 };
 
 void matmul(const RoundedMatmul& op) noexcept {
+  if (op.weight->format.kind == WeightKind::Block) return block_products<VnniDot>(op);
   op.n <= kFew ? few_rows<VnniDot>(op) : many_rows<VnniDot>(op);
 }
 

@@ -15,6 +15,11 @@ const std::int32_t* starts(const RoundedLayout& layout, const std::byte* x) noex
   return static_cast<const std::int32_t*>(at(x, layout.sums_at));
 }
 
+// Sums of codes that biases of blocks are multiplied by.
+[[maybe_unused]] const float* plain_sums(const RoundedLayout& layout, const std::byte* x) noexcept {
+  return static_cast<const float*>(at(x, layout.sums_at));
+}
+
 // One group of activations further.
 __m512 add_part(const RoundedLayout& layout, __m512 acc, __m512 part, const std::byte* x,
                 std::int64_t group) noexcept {
@@ -127,7 +132,7 @@ __attribute__((always_inline)) inline void repeat(const Body& body) noexcept {
 
 // Adds the products of codes [0, Cols) with one digit of N rows of activations. Rows of four are
 // addressed by the first, so that all addresses stay in registers.
-template <class Dot, int Cols, int N>
+template <class Dot, bool Wide, int Cols, int N>
 __attribute__((always_inline)) inline void add_products(const std::byte* from,
                                                         const FourRows& first,
                                                         const FourRows& second,
@@ -135,14 +140,15 @@ __attribute__((always_inline)) inline void add_products(const std::byte* from,
   repeat<Cols / 4>([&]<int C>() __attribute__((always_inline)) {
     const __m512i codes = _mm512_load_si512(at(from, 64 * C));
     repeat<N>([&]<int I>() __attribute__((always_inline)) {
-      sums[I] = Dot::template add_at<I % 4, 4 * C>(sums[I], codes, I < 4 ? first : second);
+      sums[I] = Dot::template add_at<Wide, I % 4, 4 * C>(sums[I], codes, I < 4 ? first : second);
     });
   });
 }
 
 // Both digits go to the same sums, one after the other: registers hold the sums of all rows, what
-// they add up to in a group of activations, and results. Cols as above.
-template <class Dot, int Digits, int Cols, int N>
+// they add up to in a group of activations, and results. Cols as above. Biased: groups have biases
+// (of blocks), which are multiplied by sums of codes, and sums of products start from zero.
+template <class Dot, bool Wide, bool Biased, int Digits, int Cols, int N>
 void many_centered(const RoundedLayout& layout, const OpenTile& tile, const std::byte* x,
                    const Outputs& out) noexcept {
   constexpr int kStep = Cols != 0 ? Cols : 32;  // codes that are multiplied without a loop
@@ -164,28 +170,41 @@ void many_centered(const RoundedLayout& layout, const OpenTile& tile, const std:
     for (int i = 0; i < N; ++i) part[i] = _mm512_setzero_ps();
     for (; g < end; ++g) {
       __m512i sums[N];
-      if constexpr (Digits == 1) {
-        repeat<N>([&]<int I>() __attribute__((always_inline)) {
-          sums[I] = Dot::template start_at<I % 4>(I < 4 ? starts_first : starts_second);
-        });
+      const auto start = [&]<int I>() __attribute__((always_inline)) {
+        return Dot::template start_at<I % 4>(I < 4 ? starts_first : starts_second);
+      };
+      if constexpr (Digits == 1 && !Biased) {
+        repeat<N>([&]<int I>()
+                      __attribute__((always_inline)) { sums[I] = start.template operator()<I>(); });
       } else {
 #pragma GCC unroll 8
         for (int i = 0; i < N; ++i) sums[i] = _mm512_setzero_si512();
+      }
+      if constexpr (Digits == 2) {
         for (int c = 0; c < cols; c += kStep) {
-          add_products<Dot, kStep>(from + 16 * c, first.at(c), second.at(c), sums);
+          add_products<Dot, Wide, kStep>(from + 16 * c, first.at(c), second.at(c), sums);
         }
         repeat<N>([&]<int I>() __attribute__((always_inline)) {
-          const __m512i start = Dot::template start_at<I % 4>(I < 4 ? starts_first : starts_second);
-          sums[I] = _mm512_add_epi32(_mm512_slli_epi32(sums[I], 8), start);
+          sums[I] = _mm512_slli_epi32(sums[I], 8);
+          if constexpr (!Biased)
+            sums[I] = _mm512_add_epi32(sums[I], start.template operator()<I>());
         });
       }
       for (int c = 0; c < cols; c += kStep) {
-        add_products<Dot, kStep>(from + 16 * c, first.at(to_low + c), second.at(to_low + c), sums);
+        add_products<Dot, Wide, kStep>(from + 16 * c, first.at(to_low + c), second.at(to_low + c),
+                                       sums);
       }
       const __m512 scales = tile.scales(g);
 #pragma GCC unroll 8
       for (int i = 0; i < N; ++i)
         part[i] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[i]), scales, part[i]);
+      if constexpr (Biased) {
+        const __m512 biases = tile.biases(g);
+        repeat<N>([&]<int I>() __attribute__((always_inline)) {
+          const __m512 sum = _mm512_castsi512_ps(start.template operator()<I>());
+          part[I] = _mm512_fmadd_ps(biases, sum, part[I]);
+        });
+      }
       first.x += cols, second.x += cols, from += 16 * cols;
       starts_first.x += 4, starts_second.x += 4;
     }
@@ -197,12 +216,15 @@ void many_centered(const RoundedLayout& layout, const OpenTile& tile, const std:
   for (int i = 0; i < N; ++i) out.put(i, _mm512_mul_ps(acc[i], _mm512_load_ps(tile.factors.rows)));
 }
 
-template <class Dot, int Digits, int Cols>
-constexpr ManyTokens kCenteredBySize[kTokens] = {
-    many_centered<Dot, Digits, Cols, 1>, many_centered<Dot, Digits, Cols, 2>,
-    many_centered<Dot, Digits, Cols, 3>, many_centered<Dot, Digits, Cols, 4>,
-    many_centered<Dot, Digits, Cols, 5>, many_centered<Dot, Digits, Cols, 6>,
-    many_centered<Dot, Digits, Cols, 7>, many_centered<Dot, Digits, Cols, 8>};
+template <class Dot, int Digits, int Cols, bool Wide = false, bool Biased = false>
+constexpr ManyTokens kCenteredBySize[kTokens] = {many_centered<Dot, Wide, Biased, Digits, Cols, 1>,
+                                                 many_centered<Dot, Wide, Biased, Digits, Cols, 2>,
+                                                 many_centered<Dot, Wide, Biased, Digits, Cols, 3>,
+                                                 many_centered<Dot, Wide, Biased, Digits, Cols, 4>,
+                                                 many_centered<Dot, Wide, Biased, Digits, Cols, 5>,
+                                                 many_centered<Dot, Wide, Biased, Digits, Cols, 6>,
+                                                 many_centered<Dot, Wide, Biased, Digits, Cols, 7>,
+                                                 many_centered<Dot, Wide, Biased, Digits, Cols, 8>};
 
 // ---- which kernel
 

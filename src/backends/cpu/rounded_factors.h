@@ -13,6 +13,9 @@ namespace {
 struct RowFactors {
   alignas(64) float rows[kTileRows];
 
+  RowFactors() noexcept {
+    for (float& row : rows) row = 1;
+  }
   RowFactors(const RoundedMatmul& op, const RoundedTile& tile) noexcept {
     const float factor = rounded_factor(*op.weight);
     for (float& row : rows) row = factor;

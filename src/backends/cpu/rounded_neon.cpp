@@ -105,9 +105,9 @@ void rounded_quantize_neon(const RoundedLayout& layout, const float* x, std::byt
     const float scale = finite ? largest / limit : __builtin_nanf("");
     const float scaled_sum = scale * static_cast<float>(sum);
     store(out + layout.scales_at + g * 4, scale);
-    if (layout.centered == 0) store(out + layout.sums_at + g * 4, scaled_sum);
+    if (layout.sums == RoundedSums::Scaled) store(out + layout.sums_at + g * 4, scaled_sum);
   }
-  rounded_starts(layout, out);
+  rounded_sums(layout, out);
 }
 
 const RoundedKernels& rounded_neon() {

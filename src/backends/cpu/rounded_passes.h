@@ -15,6 +15,7 @@
 #include <cstring>
 
 #include "backends/cpu/rounded.h"
+#include "backends/cpu/rounded_blocks.h"
 #include "backends/cpu/rounded_factors.h"
 #include "backends/cpu/with_format.h"
 
@@ -110,6 +111,7 @@ template <class Set>
 void matmul(const RoundedMatmul& op) noexcept {
   const WeightFormat& format = op.weight->format;
   const int digits = op.layout->digits;
+  if (format.kind == WeightKind::Block) return rounded_blocks_scalar(op);
   if (format.kind == WeightKind::Fp4) {
     using Codes = typename Set::PackedFp4;
     using OpenedCodes = typename Set::template Opened<Codes>;

@@ -123,11 +123,11 @@ void rounded_quantize_avx2(const RoundedLayout& layout, const float* x, std::byt
       std::memset(digits + layout.low_at, 0, group_bytes);
     }
     floats_at(out, layout.scales_at)[g] = scale;
-    if (layout.centered == 0) {
+    if (layout.sums == RoundedSums::Scaled) {
       floats_at(out, layout.sums_at)[g] = scale * static_cast<float>(sum);
     }
   }
-  rounded_starts(layout, out);
+  rounded_sums(layout, out);
 }
 
 }  // namespace moeflux::cpu

@@ -6,7 +6,7 @@
 // scratch once, since all of them take each.
 #pragma once
 
-#include "backends/cpu/rounded_avx512.h"
+#include "backends/cpu/block_codes_avx512.h"
 
 namespace moeflux::cpu {
 namespace {
@@ -134,6 +134,10 @@ struct OpenTile {
       with_bits(format.bits, [&]<int Bits>() { open<CodeUnit<Bits>>(tile.codes, layout.cols); });
     }
   }
+  // Of blocks.
+  OpenTile(const RoundedMatmul& op, const BlockTile& tile) noexcept : memory(rounded_scratch(op)) {
+    open_blocks(op, tile, memory, /*for_many=*/true);
+  }
   __m512 scales(std::int64_t g) const noexcept {
     return _mm512_load_ps(memory.scales + g * kTileRows);
   }
@@ -229,11 +233,16 @@ void many_rows(const RoundedMatmul& op, const Multiply& multiply) noexcept {
   const RoundedLayout& layout = *op.layout;
   const std::int64_t fit = kCacheBytes / layout.row_bytes / 16 * 16;
   const std::int64_t step = fit > 16 ? fit : 16;
+  const bool in_blocks = op.weight->format.kind == WeightKind::Block;
+  const auto multiply_tile = [&](const auto& tile, std::int64_t row, std::int64_t begin,
+                                 std::int64_t end) {
+    multiply(op, OpenTile(op, tile), row, tile.n_rows, begin, end);
+  };
   for (std::int64_t begin = 0; begin < op.n; begin += step) {
     const std::int64_t end = begin + step < op.n ? begin + step : op.n;
     for (std::int64_t row = op.row; row < op.row + op.n_rows; row += kTileRows) {
-      const RoundedTile tile = rounded_tile(op, row);
-      multiply(op, OpenTile(op, tile), row, tile.n_rows, begin, end);
+      in_blocks ? multiply_tile(rounded_block_tile(op, row), row, begin, end)
+                : multiply_tile(rounded_tile(op, row), row, begin, end);
     }
   }
 }
