@@ -87,8 +87,9 @@ Translated translate(std::span<const GgufName> names, std::string_view tensor) {
   const std::string_view ending = ending_of(tensor);
   const std::string_view module = tensor.substr(0, tensor.size() - ending.size());
   for (const GgufName& each : names) {
-    if (each.gguf == tensor) return {true, std::string(each.ours)};
-    if (each.gguf != module) continue;
+    if (each.gguf == tensor && (each.is_tensor || !ending.empty()))
+      return {true, std::string(each.ours)};
+    if (each.gguf != module || ending.empty()) continue;
     return {true, each.ours.empty() ? "" : std::string(each.ours) + std::string(ending)};
   }
   return {};

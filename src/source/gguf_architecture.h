@@ -18,6 +18,7 @@ namespace moeflux {
 // tensor alone.
 struct GgufName {
   std::string_view gguf, ours;
+  bool is_tensor = false;  // a name without an ending that is a tensor's all the same
 };
 
 enum class GgufMtp {

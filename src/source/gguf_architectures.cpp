@@ -123,7 +123,7 @@ constexpr std::array<GgufName, 11> kHybridNames{{
     {"ssm_alpha", "linear_attn.in_proj_a"},
     {"ssm_beta", "linear_attn.in_proj_b"},
     {"ssm_conv1d", "linear_attn.conv1d"},
-    {"ssm_a", "linear_attn.decay"},
+    {"ssm_a", "linear_attn.decay", /*is_tensor=*/true},
     {"ssm_dt.bias", "linear_attn.dt_bias"},
     {"ssm_norm", "linear_attn.norm"},
     {"ssm_out", "linear_attn.out_proj"},

@@ -78,7 +78,7 @@ TEST_F(GgufSourceTest, ATensorInBlocks) {
   // Rows of 16 are no whole blocks.
   GgufWriter odd = writer;
   refuse(odd.tensor("output.weight", {64, 16}, 2, std::string(576, '\0')), Errc::BadInput,
-         {"lm_head.weight", "blocks of 32"});
+         {"output.weight", "blocks of 32"});
   // A type that nobody reads is no harm before somebody needs the tensor.
   const auto source = open(writer.tensor("output.weight", {64, 16}, 41, std::string(64, '\0')));
   expect_error(Errc::Unsupported, {"lm_head.weight", "GGUF 41"},

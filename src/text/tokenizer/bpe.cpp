@@ -126,6 +126,7 @@ void BpeModel::add_merges_by_score(const std::vector<VocabEntry>& vocab,
     for (const TokenId byte : byte_token_)
       if (byte >= 0) ranks[static_cast<std::size_t>(byte)] = MergeTable::kNoMerge;
   }
+  if (unknown_) ranks[static_cast<std::size_t>(*unknown_)] = MergeTable::kNoMerge;
   add_all_merges([&](TokenId id) { return ranks[static_cast<std::size_t>(id)]; });
 }
 

@@ -153,7 +153,8 @@ class BpeModel {
   void add_merges_by_id();
 
   // Likewise the one with the highest score first, as SentencePiece does; `scores` are those of
-  // `vocab`. Tokens that stand for a byte of a fallback neither merge nor come of it.
+  // `vocab`. Tokens that stand for a byte of a fallback, or for what is not known,
+  // neither merge nor come of it.
   void add_merges_by_score(const std::vector<VocabEntry>& vocab, const std::vector<float>& scores);
 
   // Reused between pieces to save allocations; belongs to one thread.

@@ -76,6 +76,9 @@ class VocabularyReader {
       const auto id = static_cast<TokenId>(i);
       if (types_[i] == kControl || types_[i] == kUserDefined) {
         add_added_token(id, types_[i] == kControl);
+      } else if (types_[i] == kUnknown && !tokens_[i].empty()) {  // and for what is not known
+        add_added_token(id, /*is_special=*/true);
+        spec_.vocab.push_back({tokens_[i], id});
       } else if (types_[i] != kUnused && !tokens_[i].empty()) {
         spec_.vocab.push_back({tokens_[i], id});
       }
