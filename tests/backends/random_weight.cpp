@@ -187,8 +187,9 @@ std::vector<std::size_t> halves_of(BlockType type) {
   }
 }
 
-// Scales such that weights are of a model's size, some negative, some subnormal.
-void set_scales(Random& random, BlockType type, std::byte* block) {
+}  // namespace
+
+void set_block_scales(Random& random, BlockType type, std::byte* block) {
   std::vector<std::byte> half;
   for (const std::size_t at : halves_of(type)) {
     half.clear();
@@ -212,8 +213,6 @@ void set_scales(Random& random, BlockType type, std::byte* block) {
   }
 }
 
-}  // namespace
-
 void RandomWeight::fill_blocks(Random& random) {
   const BlockShape shape = block_shape(format_.blocks);
   const std::int64_t n_blocks = rows_ * cols_ / shape.values;
@@ -223,7 +222,7 @@ void RandomWeight::fill_blocks(Random& random) {
     std::byte* block = in_rows_.data.data() + 1 + b * shape.bytes;
     for (std::int64_t i = 0; i < shape.bytes; ++i)
       block[i] = static_cast<std::byte>(random.integer(0, 255));
-    set_scales(random, format_.blocks, block);
+    set_block_scales(random, format_.blocks, block);
     decode_blocks(format_.blocks, block, 1, values.data());
     values_.insert(values_.end(), values.begin(), values.end());
   }

@@ -43,6 +43,9 @@ class RandomWeight {
   std::vector<double> values_;
 };
 
+// Scales of a block such that its weights are of a model's size, some negative, some subnormal.
+void set_block_scales(Random& random, BlockType type, std::byte* block);
+
 std::vector<WeightFormat> all_formats();
 std::string format_name(const WeightFormat& format);  // fit for the name of a test
 

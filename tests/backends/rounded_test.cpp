@@ -202,7 +202,10 @@ TEST_P(RoundedTables, ManyRowsAreTheReference) {
        {WeightFormat{WeightKind::Affine, 4, 128, 0, DType::F16},
         WeightFormat{WeightKind::Affine, 6, 128, 0, DType::F16},
         WeightFormat{.kind = WeightKind::Fp4, .group = 32, .scale_dtype = DType::U8},
-        WeightFormat{.kind = WeightKind::Fp4, .group = 16, .scale_dtype = DType::F8E4M3}}) {
+        WeightFormat{.kind = WeightKind::Fp4, .group = 16, .scale_dtype = DType::F8E4M3},
+        WeightFormat{.kind = WeightKind::Block, .blocks = BlockType::Q5_K},
+        WeightFormat{.kind = WeightKind::Block, .blocks = BlockType::Q6_K},
+        WeightFormat{.kind = WeightKind::Block, .blocks = BlockType::IQ3_S}}) {
     const RandomWeight weight(random, format, 5, 4096);
     for (const int digits : {1, 2}) {
       expect_same_bits(product(cpu::scalar_kernels(), weight, x, n, digits),
@@ -279,6 +282,47 @@ TEST_P(RoundedTables, TheLargestNumbersDoNotOverflow) {
             EXPECT_FLOAT_EQ(value,
                             -largest * static_cast<float>(cols) * (byte == 0x77 ? 6.0f : -6.0f))
                 << "groups of " << group << ", digits " << digits << ", n " << n;
+          }
+        }
+      }
+    }
+  }
+}
+
+// Blocks of the largest codes with activations whose digits are the largest: they are in turns, so
+// that some group has only 127 * 256 and -128 each.
+TEST_P(RoundedTables, TheLargestIntegersOfBlocksDoNotOverflow) {
+  Random random(15);
+  const std::int64_t cols = 256;
+  for (int type = 1; type <= static_cast<int>(BlockType::NVFP4); ++type) {
+    const WeightFormat format{.kind = WeightKind::Block, .blocks = static_cast<BlockType>(type)};
+    const std::int64_t block_bytes = block_shape(format.blocks).bytes;
+    for (const int byte : {0x00, 0x77, 0x88, 0xFF}) {
+      const auto bytes = static_cast<std::size_t>(data_row_bytes(format, cols));
+      std::vector<std::byte> row(bytes, static_cast<std::byte>(byte));
+      for (std::int64_t b = 0; b < std::ssize(row); b += block_bytes)
+        test::set_block_scales(random, format.blocks, row.data() + b);
+      const WeightView w{
+          .format = arranged(format, true), .rows = 1, .cols = cols, .data = row.data()};
+      std::vector<std::byte> scratch(tile_scratch_bytes(format, cols));
+      arrange_tile({.format = format, .rows = 1, .cols = cols, .data = row.data()}, 0, scratch);
+      for (const int digits : {1, 2}) {
+        const RoundedLayout layout(format, cols, digits);
+        for (const float rest : {1.0f, -1.0f, 127.0f * 256 - 128, 128.0f - 127 * 256}) {
+          const std::int64_t n = 9;
+          std::vector<float> x(static_cast<std::size_t>(n * cols), rest);
+          for (std::size_t i = 0; i < x.size(); i += 64) x[i] = std::copysign(127.0f * 256, rest);
+          if (std::abs(rest) == 1) std::fill(x.begin(), x.end(), rest);  // the largest of its group
+          const Rows rows(cpu::rounded_scalar(), layout, x);
+          for (const std::int64_t some : {std::int64_t{1}, n}) {
+            const std::vector<float> want =
+                products_of(cpu::scalar_kernels(), w, layout, rows, some);
+            const std::vector<float> got = products_of(table(), w, layout, rows, some);
+            for (std::size_t i = 0; i < got.size(); ++i) {
+              ASSERT_TRUE(std::memcmp(&got[i], &want[i], sizeof(float)) == 0)
+                  << test::format_name(format) << " of " << byte << ", digits " << digits << ", "
+                  << rest << ": " << got[i] << " is not " << want[i];
+            }
           }
         }
       }

@@ -11,6 +11,8 @@
 
 #include <type_traits>
 
+#include "backends/cpu/rounded_blocks_avx2.h"
+
 namespace moeflux::cpu {
 
 void rounded_quantize_avx2(const RoundedLayout& layout, const float* x, std::byte* out) noexcept;
@@ -273,6 +275,28 @@ struct Avx2 {
   static constexpr Kernel multiply = cpu::multiply<Codes, Digits, N>;
   template <class Codes, int Digits, int N>
   static constexpr Kernel multiply_centered = cpu::multiply_centered<Codes, Digits, N>;
+
+  using Halves = HalvesAvx2;
+  template <class Kind>
+  using BlockCodes =
+      std::conditional_t<Kind::kTable == CodeTable::None, SpanCodes<Kind::kLow, Kind::kHigh>,
+                         SpanChosen<Kind::kTable>>;
+  template <class Kind, int>
+  using OpenedBlocks = SpanOpened<BlockCodes<Kind>::kRun>;
+  // Codes up to 126: one sum of two products fits. With two digits, numbers of 16 bits are faster.
+  template <int Digits>
+  using OpenedWholeBlocks = SpanOpened<Digits == 1 ? 1 : 0>;
+
+  template <class Codes>
+  static void open_span(const std::byte* from, std::byte* to) noexcept {
+    prefetch<Codes::kLines * kLine>(from);
+    for (int half = 0; half < kLine; half += kHalf) {
+#pragma GCC unroll 8
+      for (int k = 0; k < kFours; ++k) store(to + k * kLine + half, Codes::four(from + half, k));
+    }
+  }
+  template <class Codes, int Group, bool Biased, int Digits, int N>
+  static constexpr Kernel multiply_blocks = cpu::multiply_blocks<Codes, Group, Biased, Digits, N>;
 };
 
 }  // namespace

@@ -21,16 +21,14 @@
 
 #include <arm_neon.h>
 
-#include "backends/cpu/codes_neon.h"
-#include "backends/cpu/rounded_passes.h"
+#include "backends/cpu/group_sums_neon.h"
+#include "backends/cpu/rounded_blocks_neon.h"
 
 namespace moeflux::cpu {
 
 void rounded_quantize_neon(const RoundedLayout& layout, const float* x, std::byte* out) noexcept;
 
 namespace {
-
-constexpr int kBlock = 16;  // bytes of a register: a dword of each of 4 rows
 
 // ---- codes of a block as bytes
 
@@ -182,33 +180,6 @@ float32x4_t add_group(const RoundedLayout& layout, float32x4_t acc, int32x4_t su
   return vfmaq_n_f32(acc, biases, x_sum);
 }
 
-// Products of codes of one group, of some blocks with N rows of activations.
-template <class Dot, class Codes, int Digits, int N, int Blocks>
-struct GroupSums {
-  typename Dot::Sums sums[Digits][Blocks][N] = {};
-
-  // The first or second half of a piece.
-  void add(const RoundedLayout& layout, const std::byte* piece, int half,
-           const std::byte* x) noexcept {
-#pragma GCC unroll 4
-    for (int b = 0; b < Blocks; ++b) {
-      int8x16_t codes[4];
-#pragma GCC unroll 4
-      for (int j = 0; j < 4; ++j) codes[j] = Codes::four(piece + b * kBlock, 4 * half + j);
-#pragma GCC unroll 8
-      for (int k = 0; k < Digits * N; ++k) {
-        const auto digits =
-            load<int8x16_t>(x + 16 * half + k / N * layout.low_at + k % N * layout.row_bytes);
-        Dot::template add<Codes::kFull>(sums[k / N][b][k % N], codes, digits);
-      }
-    }
-  }
-  int32x4_t total(int block, int i) const noexcept {
-    const int32x4_t last = Dot::total(sums[Digits - 1][block][i]);
-    return Digits == 1 ? last : vaddq_s32(vshlq_n_s32(Dot::total(sums[0][block][i]), 8), last);
-  }
-};
-
 template <class Dot, class Codes, int Digits, int N>
 void multiply(const RoundedLayout& layout, const RoundedTile& tile, const WeightFormat& format,
               const std::byte* x, float (*y)[kTileRows]) noexcept {
@@ -317,6 +288,26 @@ struct Neon {
   static constexpr Kernel multiply = cpu::multiply<Dot, Codes, Digits, N>;
   template <class Codes, int Digits, int N>
   static constexpr Kernel multiply_centered = cpu::multiply_centered<Dot, Codes, Digits, N>;
+
+  using Halves = HalvesNeon;
+  template <class Kind>
+  using BlockCodes = SpanCodes<Kind>;
+  template <class Kind, int>
+  using OpenedBlocks = SpanOpened<Kind::kWide>;
+  template <int>
+  using OpenedWholeBlocks = SpanOpenedFrom64;
+
+  template <class Codes>
+  static void open_span(const std::byte* from, std::byte* to) noexcept {
+    prefetch<Codes::kLines * kLine>(from);
+    for (int block = 0; block < kLine; block += kBlock) {
+#pragma GCC unroll 8
+      for (int k = 0; k < kFours; ++k) store(to + k * kLine + block, Codes::four(from + block, k));
+    }
+  }
+  template <class Codes, int Group, bool Biased, int Digits, int N>
+  static constexpr Kernel multiply_blocks =
+      cpu::multiply_blocks<Dot, Codes, Group, Biased, Digits, N>;
 };
 
 }  // namespace

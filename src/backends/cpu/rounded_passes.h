@@ -10,10 +10,21 @@
 //   open<Codes>(from, cols, to)          codes of a tile to scratch
 //   multiply<Codes, Digits, N>           a Kernel for N rows of activations
 //   multiply_centered<Codes, Digits, N>  the same for centered weights, but for the factor
+//
+// and for blocks, whose scales and biases are floats in scratch:
+//
+//   Halves                               makes half floats floats (block_scales.h)
+//   BlockCodes<Kind>                     how codes are read from a tile; kOpens: for many rows of
+//                                        activations they are opened
+//   OpenedBlocks<Kind, Digits>           the same from scratch
+//   OpenedWholeBlocks<Digits>            from scratch, as open_whole_blocks() leaves them
+//   open_span<Codes>(from, to)           codes of a span to scratch
+//   multiply_blocks<Codes, Group, Biased, Digits, N>  a Kernel
 #pragma once
 
 #include <cstring>
 
+#include "backends/cpu/block_scales.h"
 #include "backends/cpu/rounded.h"
 #include "backends/cpu/rounded_blocks.h"
 #include "backends/cpu/rounded_factors.h"
@@ -36,6 +47,10 @@ void prefetch(const std::byte* lines) noexcept {
   constexpr std::int64_t kAhead = 4 << 10;
 #pragma GCC unroll 8
   for (int i = 0; i < Bytes; i += kLine) __builtin_prefetch(lines + kAhead + i);
+}
+
+inline const std::byte* bytes_of(const float* floats) noexcept {
+  return static_cast<const std::byte*>(static_cast<const void*>(floats));
 }
 
 // Products of a tile with some rows of activations, as [row of activations][row of weights].
@@ -107,11 +122,86 @@ void matmul(const RoundedMatmul& op, const Ways& ways) noexcept {
   }
 }
 
+// ---- blocks
+
+template <class Set, class Codes, int Group, bool Biased, int Digits>
+constexpr Kernel kBlocksByTokens[kTokens] = {
+    Set::template multiply_blocks<Codes, Group, Biased, Digits, 1>,
+    Set::template multiply_blocks<Codes, Group, Biased, Digits, 2>,
+    Set::template multiply_blocks<Codes, Group, Biased, Digits, 3>,
+    Set::template multiply_blocks<Codes, Group, Biased, Digits, 4>};
+
+// Calls open(tile), which gives a tile that `kernels` can multiply, for all of them.
+template <class Open>
+void for_block_tiles(const RoundedMatmul& op, const Kernel* kernels, const Open& open) noexcept {
+  const RoundedLayout& layout = *op.layout;
+  const std::int64_t fit = kCacheBytes / layout.row_bytes / kTokens * kTokens;
+  const std::int64_t pass = fit > kTokens ? fit : kTokens;
+  for (std::int64_t begin = 0; begin < op.n; begin += pass) {
+    const std::int64_t end = begin + pass < op.n ? begin + pass : op.n;
+    for (std::int64_t row = op.row; row < op.row + op.n_rows; row += kTileRows) {
+      tile_products(op, kernels, open(rounded_block_tile(op, row)), RowFactors(), row, begin, end);
+    }
+  }
+}
+
+template <class Set, class Kind, int Digits>
+void block_products(const RoundedMatmul& op) noexcept {
+  using Codes = typename Set::template BlockCodes<Kind>;
+  using OpenedCodes = typename Set::template OpenedBlocks<Kind, Digits>;
+  const RoundedScratch memory = rounded_scratch(op);
+  const BlockType type = op.weight->format.blocks;
+  const std::int64_t cols = op.layout->cols;
+  const auto open_scales = [&](const BlockTile& tile) {
+    BlockScales<typename Set::Halves>(tile, memory).open(type, cols / block_shape(type).values);
+    return RoundedTile{tile.codes, bytes_of(memory.scales), bytes_of(memory.biases), tile.n_rows};
+  };
+  if constexpr (Codes::kOpens) {
+    if (op.n > kFew) {
+      return for_block_tiles(
+          op, kBlocksByTokens<Set, OpenedCodes, Kind::kGroup, Kind::kBiased, Digits>,
+          [&](const BlockTile& tile) {
+            RoundedTile opened = open_scales(tile);
+            const std::byte* from = tile.codes;
+            for (std::int64_t c = 0; c < cols; c += kPiece, from += Codes::kLines * kLine)
+              Set::template open_span<Codes>(from, memory.codes + c * kTileRows);
+            opened.codes = memory.codes;
+            return opened;
+          });
+    }
+  }
+  for_block_tiles(op, kBlocksByTokens<Set, Codes, Kind::kGroup, Kind::kBiased, Digits>,
+                  open_scales);
+}
+
+template <class Set, int Digits>
+void whole_block_products(const RoundedMatmul& op) noexcept {
+  using Codes = typename Set::template OpenedWholeBlocks<Digits>;
+  const RoundedScratch memory = rounded_scratch(op);
+  const auto open = [&](const BlockTile& tile) {
+    open_whole_blocks(op.weight->format.blocks, tile, op.layout->cols, memory);
+    return RoundedTile{memory.codes, bytes_of(memory.scales), nullptr, tile.n_rows};
+  };
+  op.layout->weight_group == 16
+      ? for_block_tiles(op, kBlocksByTokens<Set, Codes, 16, false, Digits>, open)
+      : for_block_tiles(op, kBlocksByTokens<Set, Codes, 32, false, Digits>, open);
+}
+
+template <class Set, int Digits>
+void block_products(const RoundedMatmul& op) noexcept {
+  const BlockType type = op.weight->format.blocks;
+  if (!block_tiling(type).has_planes) return whole_block_products<Set, Digits>(op);
+  with_block_kind(type, [&]<class Kind>() { block_products<Set, Kind, Digits>(op); });
+}
+
+// ---- all
+
 template <class Set>
 void matmul(const RoundedMatmul& op) noexcept {
   const WeightFormat& format = op.weight->format;
   const int digits = op.layout->digits;
-  if (format.kind == WeightKind::Block) return rounded_blocks_scalar(op);
+  if (format.kind == WeightKind::Block)
+    return digits == 1 ? block_products<Set, 1>(op) : block_products<Set, 2>(op);
   if (format.kind == WeightKind::Fp4) {
     using Codes = typename Set::PackedFp4;
     using OpenedCodes = typename Set::template Opened<Codes>;
