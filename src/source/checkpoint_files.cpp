@@ -209,6 +209,7 @@ TextAssets find_text_assets(const std::vector<std::string>& directories) {
   text.vocab_bin = find_file(directories, "vocab.bin");
   text.tiktoken_model = find_file(directories, "tiktoken.model");
   text.gguf = find_file(directories, "tokenizer.gguf");
+  if (!text.gguf.empty()) text.gguf_bytes = File(text.gguf).size();
   text.chat_template = find_chat_template(directories, text.tokenizer_config);
   return text;
 }

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <functional>
-#include <optional>
 #include <utility>
 
 #include <fmt/ranges.h>
@@ -14,6 +12,7 @@
 #include "base/utf8.h"
 #include "source/checkpoint_files.h"
 #include "source/gguf_architecture.h"
+#include "source/gguf_tensors.h"
 
 namespace moeflux {
 namespace {
@@ -68,92 +67,17 @@ void check_part(const GgufHeader& part, std::size_t index, std::size_t count) {
 // ---- tensors
 // -------------------------------------------------------------------------------------------------
 
-struct PlainType {
-  std::uint32_t id;
-  DType dtype;
-};
-constexpr std::array<PlainType, 7> kPlainTypes{{
-    {0, DType::F32},
-    {1, DType::F16},
-    {30, DType::BF16},
-    {24, DType::I8},
-    {25, DType::I16},
-    {26, DType::I32},
-    {27, DType::I64},
-}};
-
-// The type of a tensor; nothing when it is none that is read.
-std::optional<TensorInfo> typed(const GgufTensor& tensor) {
-  TensorInfo info;
-  info.shape = tensor.shape;
-  if (const auto blocks = block_type_of_gguf(tensor.type)) {
-    info.dtype = DType::U8;
-    info.blocks = *blocks;
-    return info;
+// Of NVFP4 a scale belongs to the weights; whoever reads others would not look for it.
+void refuse_scales(const ModelSource& source) {
+  constexpr std::string_view kScale = ".scale";
+  for (const auto& [name, info] : source.tensors()) {
+    if (!name.ends_with(kScale)) continue;
+    const TensorInfo* weight = source.find(name.substr(0, name.size() - kScale.size()) + ".weight");
+    if (weight != nullptr && weight->blocks == BlockType::NVFP4) continue;
+    fail(Errc::Unsupported,
+         "{}: tensor \"{}\": a scale of weights that are not NVFP4 is not supported", source.path(),
+         name);
   }
-  const auto* const plain =
-      std::find_if(kPlainTypes.begin(), kPlainTypes.end(),
-                   [&](const PlainType& each) { return each.id == tensor.type; });
-  if (plain == kPlainTypes.end()) return std::nullopt;
-  info.dtype = plain->dtype;
-  return info;
-}
-
-// A tensor of one of the files.
-struct Placed {
-  std::string name;  // ours; empty when nobody needs it
-  const GgufTensor* tensor;
-  TensorInfo info;
-};
-
-// Those that are read; others become unread tensors of `source`. Throws Error when the file ends
-// before one of them, or when two overlap.
-std::vector<Placed> place_tensors(const GgufHeader& part, int file,
-                                  const std::function<std::string(const std::string&)>& our_name,
-                                  ModelSource& source) {
-  std::vector<Placed> placed;
-  std::uint64_t end = 0;
-  const GgufTensor* last = nullptr;
-  for (const GgufTensor& tensor : part.tensors()) {
-    std::optional<TensorInfo> info = typed(tensor);
-    const std::string name = our_name(tensor.name);
-    if (!info && !name.empty())
-      source.add_unread_tensor(name, {.dtype = fmt::format("GGUF {}", tensor.type), .file = file});
-    if (!info) continue;
-    info->file = file;
-    info->offset = part.data_begin() + tensor.offset;
-    info->bytes = stored_bytes(part.path(), tensor.name, *info);
-    std::uint64_t its_end = 0;
-    if (__builtin_add_overflow(info->offset, info->bytes, &its_end)) {
-      fail(Errc::BadInput, "{}: tensor \"{}\" ends behind any file; it is damaged", part.path(),
-           tensor.name);
-    }
-    if (last == nullptr || its_end > end) {
-      last = &tensor;
-      end = its_end;
-    }
-    placed.push_back({name, &tensor, std::move(*info)});
-  }
-  const std::uint64_t size = part.file().size();
-  if (last != nullptr && end > size) {
-    fail(Errc::BadInput,
-         "{}: truncated: tensor \"{}\" ends at byte {}, but the file has only {}: {} bytes are "
-         "missing; fetch the rest",
-         part.path(), last->name, end, size, end - size);
-  }
-  std::vector<const Placed*> in_order;
-  for (const Placed& each : placed)
-    if (each.info.bytes > 0) in_order.push_back(&each);
-  std::sort(in_order.begin(), in_order.end(),
-            [](const Placed* a, const Placed* b) { return a->info.offset < b->info.offset; });
-  for (std::size_t i = 1; i < in_order.size(); ++i) {
-    const Placed &a = *in_order[i - 1], &b = *in_order[i];
-    if (a.info.offset + a.info.bytes > b.info.offset) {
-      fail(Errc::BadInput, "{}: the tensors \"{}\" and \"{}\" overlap; it is damaged", part.path(),
-           a.tensor->name, b.tensor->name);
-    }
-  }
-  return placed;
 }
 
 // Query, key and value rows in one tensor: three tensors of rows that lie one after the other.
@@ -161,6 +85,10 @@ void add_fused_attention(ModelSource& source, const std::string& name, const Ten
   constexpr std::string_view kFused = "qkv_proj";
   const Json& config = source.config();
   const std::size_t at = name.find(kFused);
+  if (!config.contains("head_dim") || !config.contains("num_key_value_heads")) {
+    fail(Errc::Unsupported, "{}: tensor \"{}\" is not known for this kind of attention",
+         source.path(), name);
+  }
   const std::int64_t d_head = config.at("head_dim").get<std::int64_t>();
   const std::int64_t q = config.at("num_attention_heads").get<std::int64_t>() * d_head;
   const std::int64_t kv = config.at("num_key_value_heads").get<std::int64_t>() * d_head;
@@ -286,6 +214,10 @@ std::shared_ptr<const ModelSource> open_parts(const std::string& path,
   }
 
   const GgufArchitecture& architecture = gguf_architecture(first);
+  // Before sizes of the metadata are believed: every tensor lies in its file.
+  std::vector<std::vector<PlacedTensor>> placed;
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    placed.push_back(place_gguf_tensors(parts[i], static_cast<int>(i)));
   const GgufFields fields(first, architecture.name, tensors);
   auto source = std::make_shared<ModelSource>(path, ModelSource::Layout::Gguf);
   Json config = gguf_config(architecture, fields);
@@ -294,20 +226,29 @@ std::shared_ptr<const ModelSource> open_parts(const std::string& path,
   source->set_generation_config(generation_config(first));
   TextAssets text;
   text.chat_template = chat_template(first);
-  if (first.has("tokenizer.ggml.model")) text.gguf = first.path();
+  if (first.has("tokenizer.ggml.model")) {
+    text.gguf = first.path();
+    text.gguf_bytes = first.data_begin();
+  }
   source->set_text(std::move(text));
 
-  const auto rename = [&](const std::string& name) { return our_name(architecture, fields, name); };
-  for (const GgufHeader& part : parts) {
+  for (const std::vector<PlacedTensor>& of_part : placed) {
+    const GgufHeader& part = parts[static_cast<std::size_t>(source->n_files())];
     const int file = source->add_file(SourceFile(File(part.path())));
-    for (Placed& each : place_tensors(part, file, rename, *source)) {
-      if (each.name.empty()) continue;
-      if (each.name.find(".qkv_proj.") != std::string::npos)
-        add_fused_attention(*source, each.name, each.info);
-      else
-        source->add_tensor(each.name, std::move(each.info));
+    for (const PlacedTensor& each : of_part) {
+      const std::string name = our_name(architecture, fields, each.tensor->name);
+      if (name.empty()) continue;
+      if (!each.info) {
+        source->add_unread_tensor(
+            name, {.dtype = fmt::format("GGUF {}", each.tensor->type), .file = file});
+      } else if (name.find(".qkv_proj.") != std::string::npos) {
+        add_fused_attention(*source, name, *each.info);
+      } else {
+        source->add_tensor(name, *each.info);
+      }
     }
   }
+  refuse_scales(*source);
   return source;
 }
 

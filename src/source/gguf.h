@@ -18,7 +18,7 @@ bool is_gguf_name(std::string_view name);
 // projectors of images ("mmproj-...").
 std::vector<std::string> gguf_models(const std::vector<std::string>& names);
 // What a model in a file is called: "Qwen3-30B-A3B-Q4_K_M" of
-// "Qwen3-30B-A3B-Q4_K_M-00001-of-00002.gguf".
+// "Qwen3-30B-A3B-Q4_K_M-00001-of-00002.gguf". Other names stay.
 std::string gguf_model_name(std::string_view file_name);
 
 // True when the directory has a file that is a model.

@@ -156,6 +156,18 @@ void copy_number(const GgufFields& fields, std::string_view from, Json& to, cons
   if (fields.has(from)) to[key] = fields.number(from);
 }
 
+// Wider than any: heads have tables that no tensor backs.
+constexpr int kMaxHead = 4096;
+
+int head_size(const GgufFields& fields, std::string_view key, int fallback) {
+  const int size = fields.size_or(key, fallback);
+  if (size > kMaxHead) {
+    fail(Errc::Unsupported, "{}: \"{}\": heads of {} are not supported (at most {})", fields.path(),
+         fields.name(key), size, kMaxHead);
+  }
+  return size;
+}
+
 Json rope_scaling(const GgufFields& fields) {
   const std::string type = fields.string_or("rope.scaling.type", "none");
   if (type == "none") return {{"rope_type", "default"}};
@@ -205,6 +217,7 @@ std::string our_name(const GgufArchitecture& architecture, const GgufFields& fie
     return outside.name;
   }
   if (in_block.block >= fields.n_blocks()) unknown();
+  if (tensor.ends_with(".input_scale")) return {};  // of activations
   const bool is_mtp = in_block.block >= fields.n_layers();
   const bool is_qwen_mtp = is_mtp && architecture.mtp == GgufMtp::Qwen;
   if (is_mtp && architecture.mtp != GgufMtp::None && in_block.rest.starts_with("nextn.")) {
@@ -230,7 +243,7 @@ std::string our_name(const GgufArchitecture& architecture, const GgufFields& fie
 void add_rope(const GgufFields& fields, Json& config, int d_head) {
   Json rope = rope_scaling(fields);
   rope["rope_theta"] = fields.number_or("rope.freq_base", 10000.0);
-  const int n_rot = fields.size_or("rope.dimension_count", d_head);
+  const int n_rot = head_size(fields, "rope.dimension_count", d_head);
   if (n_rot > d_head) {
     fail(Errc::BadInput, "{}: \"{}\" is {}, more than a head of {} has", fields.path(),
          fields.name("rope.dimension_count"), n_rot, d_head);
@@ -268,6 +281,10 @@ Json gguf_config(const GgufArchitecture& architecture, const GgufFields& fields)
          fields.path(), embedding.shape.size());
   }
   const int d_model = fields.size("embedding_length");
+  if (embedding.shape[1] != d_model) {
+    fail(Errc::BadInput, "{}: \"{}\" is {}, but tensor \"token_embd.weight\" has {} columns",
+         fields.path(), fields.name("embedding_length"), d_model, embedding.shape[1]);
+  }
   const int n_heads = fields.size_of_layers("attention.head_count");
   Json config;
   config["vocab_size"] = embedding.shape[0];
@@ -276,7 +293,7 @@ Json gguf_config(const GgufArchitecture& architecture, const GgufFields& fields)
   config["max_position_embeddings"] = fields.size("context_length");
   config["rms_norm_eps"] = fields.number("attention.layer_norm_rms_epsilon");
   config["num_attention_heads"] = n_heads;
-  config["head_dim"] = fields.size_or("attention.key_length", std::max(d_model / n_heads, 1));
+  config["head_dim"] = head_size(fields, "attention.key_length", std::max(d_model / n_heads, 1));
   config["tie_word_embeddings"] = fields.find_tensor("output.weight") == nullptr;
   if (fields.has("feed_forward_length"))
     config["intermediate_size"] = fields.size_of_layers("feed_forward_length");

@@ -4,7 +4,6 @@
 // the families stay the one description of a model.
 #pragma once
 
-#include <functional>
 #include <span>
 #include <string>
 #include <string_view>

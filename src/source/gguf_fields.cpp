@@ -27,6 +27,10 @@ GgufFields::GgufFields(const GgufHeader& header, std::string_view architecture,
                        const GgufTensors& tensors)
     : header_(header), prefix_(std::string(architecture) + "."), tensors_(tensors) {
   n_blocks_ = static_cast<int>(header_.integer(name("block_count"), 1, kMaxBlockCount));
+  if (static_cast<std::size_t>(n_blocks_) > tensors_.size()) {
+    fail(Errc::BadInput, "{}: \"{}\" is {}, but there are only {} tensors", path(),
+         name("block_count"), n_blocks_, tensors_.size());
+  }
   n_mtp_ = static_cast<int>(header_.integer_or(name("nextn_predict_layers"), 0, 0, n_blocks_ - 1));
 }
 

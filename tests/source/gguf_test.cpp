@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include "quant/codec.h"
+#include "source/read_matrix.h"
 #include "source/tensor_lookup.h"
 #include "support/expect_error.h"
 #include "support/paths.h"
@@ -83,6 +85,49 @@ TEST_F(GgufSourceTest, ATensorInBlocks) {
   const auto source = open(writer.tensor("output.weight", {64, 16}, 41, std::string(64, '\0')));
   expect_error(Errc::Unsupported, {"lm_head.weight", "GGUF 41"},
                [&] { find_matrix(*source, "lm_head", 64, 16); });
+}
+
+// Four experts of 2 x 64 numbers in NVFP4, whose scales are 1, 2, 3 and 4.
+TEST_F(GgufSourceTest, Nvfp4WithAScaleForEachExpert) {
+  std::string blocks;
+  for (int i = 0; i < 4 * 2; ++i) {
+    for (int s = 0; s < 4; ++s) blocks += static_cast<char>(0x30 + 3 * s + i);  // E4M3
+    for (int c = 0; c < 32; ++c) blocks += static_cast<char>(37 * c + 11 * i);
+  }
+  const auto tiny = [&](bool has_scale, std::uint32_t type) {
+    GgufWriter writer;
+    test::add_tiny_metadata(writer);
+    test::for_each_tiny_tensor([&](const std::string& name, const auto& shape) {
+      if (name != "blk.0.ffn_up_exps.weight") test::add_tiny_tensor(writer, name, shape);
+    });
+    if (type == 40)
+      writer.tensor("blk.0.ffn_up_exps.weight", {4, 2, 64}, 40, blocks);
+    else
+      test::add_tiny_tensor(writer, "blk.0.ffn_up_exps.weight", {4, 2, 64});
+    const float scales[] = {1, 2, 3, 4};
+    if (has_scale) {
+      writer.floats("blk.0.ffn_up_exps.scale", {4}, scales)
+          .floats("blk.0.ffn_up_exps.input_scale", {4}, scales);
+    }
+    return writer;
+  };
+  const std::string module = "model.layers.0.mlp.experts.up_proj";
+  const auto plain = open_source(write(tiny(false, 40), "plain.gguf"));
+  const auto scaled = open_source(write(tiny(true, 40), "scaled.gguf"));
+  const StoredExpertBank a = find_stacked_matrices(*plain, module, 4, 2, 64);
+  const StoredExpertBank b = find_stacked_matrices(*scaled, module, 4, 2, 64);
+  EXPECT_EQ(describe(a.at(0)), "nvfp4");
+  EXPECT_EQ(describe(b.at(0)), "nvfp4 (gguf)");
+  for (int e = 0; e < 4; ++e) {
+    const LoadedMatrix x(*plain, a.at(e)), y(*scaled, b.at(e));
+    for (std::int64_t row = 0; row < 2; ++row) {
+      float wanted[64], found[64];
+      decode_row(x.view(), row, wanted);
+      decode_row(y.view(), row, found);
+      for (int c = 0; c < 64; ++c) EXPECT_EQ(found[c], wanted[c] * static_cast<float>(e + 1)) << c;
+    }
+  }
+  refuse(tiny(true, 0), Errc::Unsupported, {"up_proj.scale", "not NVFP4"});
 }
 
 TEST_F(GgufSourceTest, ATiedHead) {
