@@ -71,7 +71,7 @@ void check_part(const GgufHeader& part, std::size_t index, std::size_t count) {
 void refuse_scales(const ModelSource& source) {
   constexpr std::string_view kScale = ".scale";
   for (const auto& [name, info] : source.tensors()) {
-    if (!name.ends_with(kScale)) continue;
+    if (!name.ends_with(kScale) || name.ends_with("router.scale")) continue;
     const TensorInfo* weight = source.find(name.substr(0, name.size() - kScale.size()) + ".weight");
     if (weight != nullptr && weight->blocks == BlockType::NVFP4) continue;
     fail(Errc::Unsupported,
@@ -110,32 +110,6 @@ void add_fused_attention(ModelSource& source, const std::string& name, const Ten
   add("q_proj", rows - 2 * kv);
   add("k_proj", kv);
   add("v_proj", kv);
-}
-
-// Factors of the frequencies of RoPE, where the file has them instead of a formula.
-void add_rope_factors(const std::vector<GgufHeader>& parts, Json& config) {
-  for (const GgufHeader& part : parts) {
-    for (const GgufTensor& tensor : part.tensors()) {
-      if (tensor.name != "rope_freqs.weight") continue;
-      Json& rope = config["rope_parameters"];
-      const std::int64_t n = tensor.shape.empty() ? 0 : tensor.shape.front();
-      if (tensor.type != 0 || tensor.shape.size() != 1 || n < 1 || n > 4096 ||
-          rope.value("rope_type", "default") != "default") {
-        fail(Errc::Unsupported, "{}: tensor \"{}\": these factors of RoPE are not supported",
-             part.path(), tensor.name);
-      }
-      std::vector<float> factors(static_cast<std::size_t>(n));
-      const auto bytes = std::as_writable_bytes(std::span(factors));
-      const std::uint64_t begin = part.data_begin() + tensor.offset;
-      if (begin > part.file().size() || bytes.size() > part.file().size() - begin) {
-        fail(Errc::BadInput, "{}: truncated before the end of tensor \"{}\"; fetch it again",
-             part.path(), tensor.name);
-      }
-      part.file().read(begin, bytes);
-      rope["rope_type"] = "factors";
-      rope["factors"] = factors;
-    }
-  }
 }
 
 // ---- text
@@ -200,7 +174,7 @@ std::shared_ptr<const ModelSource> open_parts(const std::string& path,
   for (std::size_t i = 0; i < parts.size(); ++i) {
     check_part(parts[i], i, parts.size());
     for (const GgufTensor& tensor : parts[i].tensors()) {
-      if (!tensors.emplace(tensor.name, &tensor).second) {
+      if (!tensors.emplace(tensor.name, GgufTensorOf{&tensor, &parts[i]}).second) {
         fail(Errc::BadInput, "{}: the tensor \"{}\" is there twice", parts[i].path(), tensor.name);
       }
     }
@@ -220,9 +194,7 @@ std::shared_ptr<const ModelSource> open_parts(const std::string& path,
     placed.push_back(place_gguf_tensors(parts[i], static_cast<int>(i)));
   const GgufFields fields(first, architecture.name, tensors);
   auto source = std::make_shared<ModelSource>(path, ModelSource::Layout::Gguf);
-  Json config = gguf_config(architecture, fields);
-  add_rope_factors(parts, config);
-  source->set_config(std::move(config), first.path());
+  source->set_config(gguf_config(architecture, fields), first.path());
   source->set_generation_config(generation_config(first));
   TextAssets text;
   text.chat_template = chat_template(first);

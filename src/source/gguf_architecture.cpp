@@ -15,8 +15,10 @@ namespace {
 // ---- names
 // -------------------------------------------------------------------------------------------------
 
+constexpr std::string_view kRopeFactors = "rope_freqs.weight";
+
 constexpr std::array<GgufName, 4> kOutsideNames{{
-    {"rope_freqs.weight", ""},  // part of the config
+    {kRopeFactors, ""},  // part of the config
     {"token_embd", "model.embed_tokens"},
     {"output_norm", "model.norm"},
     {"output", "lm_head"},
@@ -243,6 +245,14 @@ std::string our_name(const GgufArchitecture& architecture, const GgufFields& fie
 void add_rope(const GgufFields& fields, Json& config, int d_head) {
   Json rope = rope_scaling(fields);
   rope["rope_theta"] = fields.number_or("rope.freq_base", 10000.0);
+  if (fields.find_tensor(kRopeFactors) != nullptr) {
+    if (rope["rope_type"] != "default") {
+      fail(Errc::Unsupported, "{}: tensor \"{}\" beside a scaled RoPE is not supported",
+           fields.path(), kRopeFactors);
+    }
+    rope["rope_type"] = "factors";
+    rope["factors"] = fields.read_floats(kRopeFactors);
+  }
   const int n_rot = head_size(fields, "rope.dimension_count", d_head);
   if (n_rot > d_head) {
     fail(Errc::BadInput, "{}: \"{}\" is {}, more than a head of {} has", fields.path(),
@@ -286,6 +296,7 @@ Json gguf_config(const GgufArchitecture& architecture, const GgufFields& fields)
          fields.path(), fields.name("embedding_length"), d_model, embedding.shape[1]);
   }
   const int n_heads = fields.size_of_layers("attention.head_count");
+  fields.ignore("attention.causal");
   Json config;
   config["vocab_size"] = embedding.shape[0];
   config["hidden_size"] = d_model;

@@ -1,4 +1,5 @@
 // The list of architectures. What is not said here is said in gguf_architecture.cpp for all.
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -282,6 +283,96 @@ void describe_olmoe(const GgufFields& fields, Json& config) {
   if (fields.has("attention.clamp_kqv")) config["clip_qkv"] = fields.number("attention.clamp_kqv");
 }
 
+// Kinds of layers whose heads have sizes of their own.
+void describe_gemma4(const GgufFields& fields, Json& config) {
+  config["model_type"] = "gemma4_text";
+  const std::vector<std::int64_t> slides = fields.by_layer("attention.sliding_window_pattern");
+  const std::vector<std::int64_t> n_kv_heads = fields.by_layer("attention.head_count_kv");
+  Json& types = config["layer_types"] = Json::array();
+  std::int64_t n_kv_sliding = 0, n_kv_global = 0;
+  bool has_values = true;
+  for (std::size_t i = 0; i < slides.size(); ++i) {
+    types.push_back(slides[i] != 0 ? "sliding_attention" : "full_attention");
+    std::int64_t& n_kv = slides[i] != 0 ? n_kv_sliding : n_kv_global;
+    if (n_kv != 0 && n_kv != n_kv_heads[i]) {
+      fail(Errc::Unsupported, "{}: \"{}\" differs between layers of one kind", fields.path(),
+           fields.name("attention.head_count_kv"));
+    }
+    n_kv = n_kv_heads[i];
+    const bool has_its_own = fields.find_tensor(fmt::format("blk.{}.attn_v.weight", i)) != nullptr;
+    if (slides[i] == 0) has_values = has_its_own;
+  }
+  config["global_head_dim"] = config["head_dim"];
+  config["head_dim"] = fields.size("attention.key_length_swa");
+  fields.require("attention.value_length", config["global_head_dim"].get<int>());
+  fields.require("attention.value_length_swa", config["head_dim"].get<int>());
+  config["num_key_value_heads"] = n_kv_sliding == 0 ? n_kv_global : n_kv_sliding;
+  config["attention_k_eq_v"] = !has_values;
+  if (n_kv_global != 0 && n_kv_global != config["num_key_value_heads"]) {
+    if (has_values) {
+      fail(Errc::Unsupported,
+           "{}: \"{}\": heads of global layers of their own number are not supported "
+           "beside values of their own",
+           fields.path(), fields.name("attention.head_count_kv"));
+    }
+    config["num_global_key_value_heads"] = n_kv_global;
+  }
+  config["sliding_window"] = fields.size("attention.sliding_window");
+  config["hidden_size_per_layer_input"] = fields.count_or("embedding_length_per_layer_input", 0);
+  config["num_kv_shared_layers"] = fields.count_or("attention.shared_kv_layers", 0);
+  if (fields.has("final_logit_softcapping"))
+    config["final_logit_softcapping"] = fields.number("final_logit_softcapping");
+
+  // Of a global head the rest stands still: those of its frequencies are divided by 1e30.
+  constexpr float kStill = 1e29f;
+  double share = 1;
+  if (fields.find_tensor("rope_freqs.weight") != nullptr) {
+    const std::vector<float> factors = fields.read_floats("rope_freqs.weight");
+    const auto n_moving = std::count(factors.begin(), factors.end(), 1.0f);
+    const auto n_still = std::count_if(factors.begin(), factors.end(),
+                                       [&](float factor) { return factor > kStill; });
+    if (static_cast<std::size_t>(n_moving + n_still) != factors.size()) {
+      fail(Errc::Unsupported,
+           "{}: tensor \"rope_freqs.weight\": factors other than 1 and 1e30 are "
+           "not supported for this architecture",
+           fields.path());
+    }
+    share = static_cast<double>(n_moving) / static_cast<double>(factors.size());
+  }
+  fields.require("rope.dimension_count", config["global_head_dim"].get<int>());
+  fields.require("rope.dimension_count_swa", config["head_dim"].get<int>());
+  config["rope_parameters"] = {
+      {"sliding_attention",
+       {{"rope_type", "default"}, {"rope_theta", fields.number_or("rope.freq_base_swa", 10000)}}},
+      {"full_attention",
+       {{"rope_type", "proportional"},
+        {"partial_rotary_factor", share},
+        {"rope_theta", fields.number_or("rope.freq_base", 10000)}}}};
+
+  if (fields.count_or("expert_count", 0) == 0) return;
+  config["enable_moe_block"] = true;
+  add_experts(fields, config);
+  config["top_k_experts"] = config["num_experts_per_tok"];
+  config.erase("num_experts_per_tok");
+}
+
+constexpr std::array<GgufName, 14> kGemma4Names{{
+    {"post_attention_norm", "post_attention_layernorm"},
+    {"ffn_norm", "pre_feedforward_layernorm"},
+    {"post_ffw_norm", "post_feedforward_layernorm"},
+    {"post_ffw_norm_1", "post_feedforward_layernorm_1"},
+    {"post_ffw_norm_2", "post_feedforward_layernorm_2"},
+    {"pre_ffw_norm_2", "pre_feedforward_layernorm_2"},
+    {"layer_output_scale.weight", "layer_scalar"},
+    {"ffn_gate_inp.scale", "router.scale"},
+    {"ffn_gate_inp", "router.proj"},
+    {"ffn_down_exps.scale", "router.per_expert_scale"},
+    {"ffn_gate_exps", "experts.gate_proj"},
+    {"ffn_up_exps", "experts.up_proj"},
+    {"ffn_down_exps", "experts.down_proj"},
+    {"ffn_gate_up_exps", "experts.gate_up_proj"},
+}};
+
 // The converter turns halves of a head into pairs, which is how llama.cpp rotates this one.
 void describe_llama(const GgufFields& fields, Json& config) {
   add_whole_heads(fields, config);
@@ -311,7 +402,7 @@ void describe_llama(const GgufFields& fields, Json& config) {
   require_softmax_router(fields);
 }
 
-constexpr std::array<GgufArchitecture, 12> kArchitectures{{
+constexpr std::array<GgufArchitecture, 13> kArchitectures{{
     {"qwen35moe", kHybridNames, GgufMtp::Qwen, describe_qwen35moe},
     {"qwen35", kHybridNames, GgufMtp::Qwen, describe_qwen35},
     {"qwen3next", kHybridNames, GgufMtp::Qwen, describe_qwen3next},
@@ -324,6 +415,7 @@ constexpr std::array<GgufArchitecture, 12> kArchitectures{{
     {"minimax-m2", kMinimaxNames, GgufMtp::None, describe_minimax_m2},
     {"olmoe", {}, GgufMtp::None, describe_olmoe},
     {"llama", {}, GgufMtp::None, describe_llama},
+    {"gemma4", kGemma4Names, GgufMtp::None, describe_gemma4},
 }};
 
 }  // namespace

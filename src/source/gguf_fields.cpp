@@ -10,6 +10,8 @@ namespace {
 
 constexpr int kMaxSize = 1 << 24;
 constexpr int kMaxBlockCount = 4096;
+constexpr std::uint32_t kF32 = 0;  // as GGUF numbers it
+constexpr std::int64_t kMaxFloats = 1 << 16;
 
 constexpr std::array<std::string_view, 15> kTellingParts{
     "rope",   "attention", "attn", "window", "softcap", "scal", "norm",  "clamp",
@@ -116,13 +118,25 @@ void GgufFields::require(std::string_view key, double value) const {
 
 const GgufTensor* GgufFields::find_tensor(std::string_view tensor) const {
   const auto it = tensors_.find(tensor);
-  return it == tensors_.end() ? nullptr : it->second;
+  return it == tensors_.end() ? nullptr : it->second.tensor;
 }
 
 const GgufTensor& GgufFields::need_tensor(std::string_view tensor) const {
   const GgufTensor* found = find_tensor(tensor);
   if (found == nullptr) fail(Errc::NotFound, "{}: tensor \"{}\" is missing", path(), tensor);
   return *found;
+}
+
+std::vector<float> GgufFields::read_floats(std::string_view tensor) const {
+  const auto& [vector, file] = tensors_.find(tensor)->second;
+  const std::int64_t n = vector->shape.empty() ? 0 : vector->shape.front();
+  if (vector->type != kF32 || vector->shape.size() != 1 || n < 1 || n > kMaxFloats) {
+    fail(Errc::BadInput, "{}: tensor \"{}\" is no F32 vector of 1 to {} numbers", file->path(),
+         tensor, kMaxFloats);
+  }
+  std::vector<float> values(static_cast<std::size_t>(n));
+  file->file().read(file->data_begin() + vector->offset, std::as_writable_bytes(std::span(values)));
+  return values;
 }
 
 bool GgufFields::is_delta(int block) const {

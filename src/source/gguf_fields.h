@@ -14,8 +14,12 @@
 
 namespace moeflux {
 
-// By name, of all files of a model.
-using GgufTensors = std::map<std::string, const GgufTensor*, std::less<>>;
+// By name, of all files of a model, with the file that each is in.
+struct GgufTensorOf {
+  const GgufTensor* tensor;
+  const GgufHeader* file;
+};
+using GgufTensors = std::map<std::string, GgufTensorOf, std::less<>>;
 
 class GgufFields {
  public:
@@ -49,6 +53,8 @@ class GgufFields {
 
   const GgufTensor* find_tensor(std::string_view tensor) const;
   const GgufTensor& need_tensor(std::string_view tensor) const;
+  // The numbers of a small F32 vector.
+  std::vector<float> read_floats(std::string_view tensor) const;
   bool is_delta(int block) const;  // of the gated delta rule
   // Whether any layer has a tensor of that name: "attn_q.bias".
   bool layers_have(std::string_view tensor) const;

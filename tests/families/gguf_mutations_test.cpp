@@ -67,7 +67,7 @@ std::vector<std::string> originals() {
   files.push_back(pieces.bytes());
   for (const char* name :
        {"qwen35moe", "qwen35", "qwen3next", "deepseek2", "deepseek2-legacy", "glm4moe", "glm4",
-        "gpt-oss", "minimax-m2", "olmoe", "mixtral", "llama"}) {
+        "gpt-oss", "minimax-m2", "olmoe", "mixtral", "llama", "gemma4"}) {
     files.push_back(
         read_text_file(test::data_path(std::string("fixtures/gguf-") + name + "/model.gguf")));
   }

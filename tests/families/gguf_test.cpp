@@ -48,11 +48,11 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Expected{"qwen35moe", "qwen3_5_moe", 4, true}, Expected{"qwen35", "qwen3_5_moe", 4, true},
         Expected{"qwen3next", "qwen3_next", 4, true}, Expected{"qwen3moe", "qwen3_moe", 2, false},
-        Expected{"qwen3", "qwen3", 2, false}, Expected{"deepseek2", "deepseek_v3", 3, false},
-        Expected{"glm4moe", "glm4_moe", 2, true}, Expected{"glm4", "glm4", 2, false},
-        Expected{"gpt-oss", "gpt_oss", 3, false}, Expected{"minimax-m2", "minimax_m2", 2, false},
+        Expected{"qwen3", "qwen3", 3, false}, Expected{"deepseek2", "deepseek_v3", 2, false},
+        Expected{"glm4moe", "glm4_moe", 2, true}, Expected{"glm4", "glm4", 3, false},
+        Expected{"gpt-oss", "gpt_oss", 3, false}, Expected{"minimax-m2", "minimax_m2", 3, false},
         Expected{"olmoe", "olmoe", 2, false}, Expected{"mixtral", "mixtral", 2, false},
-        Expected{"llama", "llama", 2, false}),
+        Expected{"llama", "llama", 2, false}, Expected{"gemma4", "gemma4", 3, false}),
     [](const auto& test) {
       std::string name = test.param.name;
       std::replace(name.begin(), name.end(), '-', '_');
@@ -117,6 +117,21 @@ TEST(GgufFamilies, PairsOfLlama) {
   EXPECT_EQ(llama.config()["tie_word_embeddings"], true);
   EXPECT_FALSE(Opened("olmoe").attention(0).rope.interleaved);
   EXPECT_TRUE(Opened("llama-bias").attention(0).has_bias);
+}
+
+TEST(GgufFamilies, KindsOfLayersOfGemma) {
+  const Opened gemma("gemma4");
+  const std::size_t last = static_cast<std::size_t>(gemma.model.config.n_layers()) - 1;
+  EXPECT_GT(gemma.attention(0).window, 0);
+  EXPECT_EQ(gemma.attention(last).window, 0);
+  EXPECT_TRUE(gemma.attention(last).values_are_keys);
+  EXPECT_FALSE(gemma.attention(0).values_are_keys);
+  EXPECT_GT(gemma.attention(last).d_head, gemma.attention(0).d_head);
+  EXPECT_EQ(gemma.attention(last).rope.inv_freq.back(), 0);
+  const auto& moe = std::get<MoeSpec>(gemma.layer(0).ffn);
+  EXPECT_TRUE(moe.router.has_expert_scales && moe.has_part_norms);
+  const Opened values("gemma4-values");
+  EXPECT_FALSE(values.attention(last).values_are_keys);
 }
 
 TEST(GgufFamilies, WhatOthersHaveOfTheirOwn) {

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 
 #include <gtest/gtest.h>
 
+#include "base/gguf_header.h"
 #include "quant/codec.h"
 #include "source/read_matrix.h"
 #include "source/tensor_lookup.h"
@@ -137,6 +139,32 @@ TEST_F(GgufSourceTest, ATiedHead) {
     if (name != "output.weight") test::add_tiny_tensor(writer, name, shape);
   });
   EXPECT_EQ(open(writer)->config()["tie_word_embeddings"], true);
+}
+
+// A sparse file: nothing of it but the header and one number is written.
+TEST_F(GgufSourceTest, ATensorBeyondFourGigabytes) {
+  constexpr std::uint64_t kOffset = std::uint64_t{5} << 30;
+  GgufWriter writer;
+  test::add_tiny_metadata(writer);
+  test::for_each_tiny_tensor([&](const std::string& name, const auto& shape) {
+    if (name != "output.weight") test::add_tiny_tensor(writer, name, shape);
+  });
+  writer.tensor_at("output.weight", {64, 16}, 0, kOffset);
+  const std::string path = write(writer);
+  expect_error(Errc::BadInput, {"bytes are missing"}, [&] { open_source(path); });
+  const std::uint64_t begin = GgufHeader(path).data_begin() + kOffset;
+  fs::resize_file(path, begin + 64 * 16 * 4);
+  const float marker = 42;
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(static_cast<std::streamoff>(begin + 4 * 17));
+  file.write(reinterpret_cast<const char*>(&marker), sizeof marker);
+  file.close();
+  const auto source = open_source(path);
+  const LoadedMatrix head(*source, find_matrix(*source, "lm_head", 64, 16));
+  float row[16];
+  decode_row(head.view(), 1, row);
+  EXPECT_EQ(row[1], 42);
+  EXPECT_EQ(row[0], 0);
 }
 
 TEST_F(GgufSourceTest, QueriesKeysAndValuesInOneTensor) {

@@ -40,10 +40,12 @@ class VocabularyReader {
       read_byte_level();
     } else if (model == "llama") {
       read_sentence_pieces();
+    } else if (model == "gemma4") {
+      read_pieces_with_merges();
     } else {
       fail(Errc::Unsupported,
            "{}: \"{}\": \"{}\" is a kind of tokenizer that is not supported (supported: gpt2, "
-           "llama)",
+           "llama, gemma4)",
            header_.path(), key("model"), model);
     }
     read_roles(model == "llama");
@@ -95,11 +97,14 @@ class VocabularyReader {
     if (added_.emplace(content, id).second) spec_.added_tokens.push_back(std::move(token));
   }
 
-  // "a b" is the merge of a and b. A part may be a token that is also found as a whole.
   void read_byte_level() {
     spec_.decoder.byte_level = true;
     set_gguf_pretokenizer(header_.string_or(key("pre"), ""), header_.path(), spec_);
-    if (spec_.merge_order == TokenizerSpec::MergeOrder::ById) return;
+    if (spec_.merge_order != TokenizerSpec::MergeOrder::ById) read_merges();
+  }
+
+  // "a b" is the merge of a and b. A part may be a token that is also found as a whole.
+  void read_merges() {
     std::unordered_map<std::string, TokenId> whole = added_;
     const auto need = [&](const std::string& text) {
       const auto found = whole.find(text);
@@ -132,6 +137,17 @@ class VocabularyReader {
       spec_.scores.push_back(score);
     }
     spec_.merge_order = TokenizerSpec::MergeOrder::ByScore;
+    set_pieces(/*has_prefix=*/true);
+  }
+
+  // Of Gemma 4: pieces whose merges are listed.
+  void read_pieces_with_merges() {
+    read_merges();
+    set_pieces(/*has_prefix=*/false);
+  }
+
+  // Texts whose spaces are visible, of characters or else bytes.
+  void set_pieces(bool has_prefix) {
     spec_.bpe.byte_level = false;
     spec_.bpe.byte_fallback = true;
     spec_.bpe.fuse_unknown = true;
@@ -140,7 +156,7 @@ class VocabularyReader {
       spec_.bpe.unknown = tokens_[static_cast<std::size_t>(unknown)];
     spec_.add_bos = true;
 
-    const bool has_prefix = header_.boolean_or(key("add_space_prefix"), true);
+    has_prefix = header_.boolean_or(key("add_space_prefix"), has_prefix);
     if (has_prefix) spec_.normalizer.add(Normalizer::Prepend{std::string(kLowLine)});
     spec_.normalizer.add(
         Normalizer::Replace{{" ", Regex::Kind::Literal, header_.path()}, std::string(kLowLine)});

@@ -200,6 +200,26 @@ TEST(GgufSentencePieces, GiveTheIdsOfTokenizerJson) {
   expect_same(load_gguf(sentence_piece_gguf(pieces)), test::load_json(pieces.json));
 }
 
+// As Gemma 4 has them.
+TEST(GgufSentencePieces, WithMerges) {
+  const Json json = small_json("spm_replace");
+  GgufWriter writer;
+  writer.text("tokenizer.ggml.model", "gemma4")
+      .boolean("tokenizer.ggml.add_space_prefix", false)
+      .boolean("tokenizer.ggml.add_bos_token", true)
+      .number<std::uint32_t>("tokenizer.ggml.bos_token_id", 2)
+      .number<std::uint32_t>("tokenizer.ggml.unknown_token_id", 3);
+  add_tokens(writer, json);
+  std::vector<std::string> merges;
+  for (const auto& merge : json["model"]["merges"]) {
+    const auto [left, right] = pair_of(merge);
+    merges.push_back(left + " " + right);
+  }
+  const Tokenizer gguf = load_gguf(writer.texts("tokenizer.ggml.merges", merges));
+  expect_same(gguf, test::load_json(json));
+  EXPECT_EQ(gguf.with_special_tokens({7}), (Ids{2, 7}));
+}
+
 TEST(GgufSentencePieces, DefaultsAreThoseOfLlama) {
   const Pieces pieces = sentence_pieces();
   const Tokenizer tokenizer = load_gguf(sentence_piece_gguf(pieces));
@@ -289,7 +309,7 @@ TEST(GgufVocabulary, WhatIsRefused) {
   refuse(GgufWriter(), Errc::BadInput, {"tokenizer.ggml.model", "missing"});
   GgufWriter words;
   words.text("tokenizer.ggml.model", "bert").texts("tokenizer.ggml.tokens", {"a"});
-  refuse(words, Errc::Unsupported, {"\"bert\"", "gpt2, llama"});
+  refuse(words, Errc::Unsupported, {"\"bert\"", "gpt2, llama, gemma4"});
   GgufWriter split;
   split.text("tokenizer.ggml.model", "gpt2")
       .text("tokenizer.ggml.pre", "superbpe")
