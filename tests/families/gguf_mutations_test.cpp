@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/gguf_header.h"
 #include "families/family.h"
 #include "source/gguf.h"
 #include "support/paths.h"

@@ -127,8 +127,12 @@ void remove_if_empty(const fs::path& directory) {
 
 // Throws Error(BadInput) when the model is not inside of `models`.
 RemovalPlan plan_removal(const std::string& models, const CatalogEntry& model) {
-  RemovalPlan plan{
-      .name = model.name, .path = model.path, .models = models, .stripes = {}, .kept = {}};
+  RemovalPlan plan{.name = model.name,
+                   .path = model.path,
+                   .models = models,
+                   .stripes = {},
+                   .kept = {},
+                   .files = {}};
   const fs::path path = fs::absolute(model.path).lexically_normal();
   const fs::path parent = fs::canonical(path.parent_path()), home = fs::canonical(models);
   if (parent != home && !is_inside(parent, home))
