@@ -212,11 +212,12 @@ StoredVector IndexReader::find_decay(const std::string& p, int n_heads) const {
 }
 
 // One by one, or fused into two matrices that are grouped by key head: its query and key, then
-// values and gates of the value heads that share it; likewise b and a.
+// values and gates of the value heads that share it; likewise b and a, also where the others are not.
 void IndexReader::read_delta_inputs(const std::string& p, GatedDelta<Stored>& t) const {
   const GatedDeltaSpec& s = t.spec;
   const int d = config_.d_model, n_heads = s.n_key_heads;
-  if (has_module(source_, p + "in_proj_qkvz")) {
+  const bool is_fused = has_module(source_, p + "in_proj_qkvz");
+  if (is_fused) {
     const int key = s.d_key, value = s.value_dim() / n_heads;
     const int group = 2 * (key + value);
     const auto of_each_group = [&](int first, int take) -> RowRun {
@@ -230,7 +231,7 @@ void IndexReader::read_delta_inputs(const std::string& p, GatedDelta<Stored>& t)
     t.qkv = find_matrix(source_, p + "in_proj_qkv", s.conv_dim(), d);
     t.z = find_matrix(source_, p + "in_proj_z", s.value_dim(), d);
   }
-  if (!has_module(source_, p + "in_proj_ba")) {
+  if (!is_fused && !has_module(source_, p + "in_proj_ba")) {
     t.b = find_matrix(source_, p + "in_proj_b", s.n_value_heads, d);
     t.a = find_matrix(source_, p + "in_proj_a", s.n_value_heads, d);
     return;

@@ -250,6 +250,7 @@ TEST_F(GgufSourceTest, SizesOfLayersMustAgree) {
       .number<std::uint32_t>("qwen3moe.embedding_length", 16)
       .numbers<std::uint32_t>("qwen3moe.attention.head_count", {4, 8});
   test::add_tiny_tensor(writer, "token_embd.weight", {64, 16});
+  test::add_tiny_tensor(writer, "output_norm.weight", {16});
   refuse(writer, Errc::Unsupported, {"head_count", "differs between layers"});
 }
 
