@@ -1,16 +1,18 @@
-// Speed of products with 4-bit weights of several formats, beside affine ones in groups of 64, on
+// Speed of products with weights of several formats, beside affine 4-bit ones in groups of 64, on
 // one thread.
 //
-//   format_bench [ISA...]
+//   format_bench [ISA...] [-- FORMAT...]
 //
 // A round times one product of each format after the other, so that what else the machine does hits
-// all alike; the least of many rounds counts. With one row of activations weights come from memory,
-// or (near) from a cache. Ratios are to the first format: of the time per product and of the time
-// per byte of the weights. The last column is the time it takes to round the activations.
+// all alike. All weights lie in the same memory. With one row of activations they come from memory,
+// or (near) from a cache. Columns: the least time, and from it bytes and operations per second; the
+// median over the rounds of the time per weight, and of that per byte, to those of the first format
+// in the same round; the least time it takes to round the activations.
 #include <algorithm>
 #include <bit>
 #include <cstring>
 #include <ctime>
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
@@ -45,6 +47,10 @@ WeightFormat affine(int group, AffineZero zero, DType scales) {
           .zero = zero};
 }
 
+WeightFormat blocks(BlockType type) {
+  return {.kind = WeightKind::Block, .is_interleaved = true, .blocks = type};
+}
+
 const NamedFormat kFormats[] = {
     {"affine g64", affine(64, AffineZero::Bias, DType::BF16)},
     {"zero points g128", affine(128, AffineZero::ZeroPoint, DType::F16)},
@@ -57,7 +63,34 @@ const NamedFormat kFormats[] = {
       .scale_dtype = DType::F8E4M3,
       .is_interleaved = true,
       .has_tensor_scale = true}},
+    {"q4_0", blocks(BlockType::Q4_0)},
+    {"q8_0", blocks(BlockType::Q8_0)},
+    {"q5_0", blocks(BlockType::Q5_0)},
+    {"q2_k", blocks(BlockType::Q2_K)},
+    {"q3_k", blocks(BlockType::Q3_K)},
+    {"q4_k", blocks(BlockType::Q4_K)},
+    {"q5_k", blocks(BlockType::Q5_K)},
+    {"q6_k", blocks(BlockType::Q6_K)},
+    {"iq4_xs", blocks(BlockType::IQ4_XS)},
+    {"iq4_nl", blocks(BlockType::IQ4_NL)},
+    {"ggml mxfp4", blocks(BlockType::MXFP4)},
+    {"ggml nvfp4", blocks(BlockType::NVFP4)},
+    {"iq3_s", blocks(BlockType::IQ3_S)},
+    {"iq3_xxs", blocks(BlockType::IQ3_XXS)},
+    {"iq2_s", blocks(BlockType::IQ2_S)},
+    {"iq2_xs", blocks(BlockType::IQ2_XS)},
+    {"iq2_xxs", blocks(BlockType::IQ2_XXS)},
+    {"iq1_s", blocks(BlockType::IQ1_S)},
+    {"iq1_m", blocks(BlockType::IQ1_M)},
+    {"tq1_0", blocks(BlockType::TQ1_0)},
+    {"tq2_0", blocks(BlockType::TQ2_0)},
 };
+
+std::vector<NamedFormat> chosen;  // the first, and those asked for
+
+std::int64_t column_step(const WeightFormat& format) {
+  return format.kind == WeightKind::Block ? block_shape(format.blocks).values : format.group;
+}
 
 struct Shape {
   std::int64_t rows, cols;
@@ -72,13 +105,15 @@ double processor_us() {
   return 1e6 * static_cast<double>(time.tv_sec) + 1e-3 * static_cast<double>(time.tv_nsec);
 }
 
-// Codes of all formats, since any will do: what pages memory is made of is the same for all.
+// Codes of all formats, since any will do: what pages memory is made of is the same for all. As
+// halves or exponents any two bytes are numbers of a moderate size.
 const HugeBuffer& codes() {
   static const HugeBuffer kCodes = [] {
     HugeBuffer codes(kFarBytes);
     std::mt19937_64 random(2);
     constexpr std::size_t kSome = std::size_t{1} << 20;
-    for (std::size_t i = 0; i < kSome; ++i) codes.data()[i] = static_cast<std::byte>(random());
+    for (std::size_t i = 0; i < kSome; ++i)
+      codes.data()[i] = static_cast<std::byte>((random() & 0x1F) | 0x20);
     for (std::size_t i = kSome; i < kFarBytes; i += kSome)
       std::memcpy(codes.data() + i, codes.data(), kSome);
     return codes;
@@ -92,15 +127,15 @@ class Product {
  public:
   Product(const WeightFormat& format, const Shape& shape, int digits, std::int64_t n, bool far,
           double part)
-      : cols_(shape.cols - shape.cols % format.group),
+      : cols_(shape.cols - shape.cols % column_step(format)),
         layout_(format, cols_, digits),
         view_{.format = format, .rows = shape.rows, .cols = cols_},
         n_(n),
         data_bytes_(shape.rows * data_row_bytes(format, cols_)),
-        scale_bytes_(shape.rows * layout_.n_weight_groups *
+        scale_bytes_(shape.rows * scales_per_row(format, cols_) *
                      static_cast<std::int64_t>(dtype_size(format.scale_dtype))),
         bytes_(data_bytes_ + scale_bytes_ + bias_bytes(format, shape.rows, cols_)),
-        stride_(shape.rows * shape.cols / 2),
+        stride_(shape.rows * shape.cols / 16 * 17),  // of the largest
         count_(far ? static_cast<std::int64_t>(kFarBytes) / stride_ : 1),
         next_(static_cast<std::int64_t>(part * static_cast<double>(count_))),
         planes_(static_cast<std::size_t>(count_ * (bytes_ - data_bytes_))),
@@ -113,6 +148,9 @@ class Product {
 
   std::int64_t bytes() const { return bytes_; }
   double least() const { return least_; }
+  // Of every round: time per weight.
+  const std::vector<double>& times() const { return times_; }
+  double weights() const { return static_cast<double>(view_.rows * cols_); }
   double least_rounding() const { return least_rounding_; }
 
   void run(const cpu::RoundedKernels& kernels) {
@@ -136,7 +174,9 @@ class Product {
                     .y_stride = view_.rows,
                     .rows_out = nullptr,
                     .scratch = scratch_.data()});
-    least_ = std::min(least_, processor_us() - start);
+    const double time = processor_us() - start;
+    least_ = std::min(least_, time);
+    times_.push_back(time / weights());
   }
 
  private:
@@ -174,23 +214,34 @@ class Product {
   std::vector<float> y_;
   std::vector<float> scratch_;
   double least_ = 1e30, least_rounding_ = 1e30;
+  std::vector<double> times_;
 };
+
+// Of the times of a format to those of another, round by round.
+double median_ratio(const std::vector<double>& times, const std::vector<double>& others) {
+  std::vector<double> ratios(times.size());
+  std::transform(times.begin(), times.end(), others.begin(), ratios.begin(), std::divides<>());
+  const auto middle = ratios.begin() + std::ssize(ratios) / 2;
+  std::nth_element(ratios.begin(), middle, ratios.end());
+  return *middle;
+}
 
 void compare(const KernelTable& table, const Shape& shape, int digits, std::int64_t n, bool far) {
   std::vector<std::unique_ptr<Product>> products;
-  for (const auto& [name, format] : kFormats) {
-    const double part = static_cast<double>(products.size()) / std::size(kFormats);
+  for (const auto& [name, format] : chosen) {
+    const double part = static_cast<double>(products.size()) / static_cast<double>(chosen.size());
     products.push_back(std::make_unique<Product>(format, shape, digits, n, far, part));
   }
-  const int rounds = n == 1 ? 600 : 100;
+  const int rounds = n == 1 ? 400 : 60;
   for (int round = 0; round < rounds; ++round) {
     for (const auto& product : products) product->run(*table.rounded);
   }
   for (std::size_t i = 0; i < products.size(); ++i) {
-    const Product& one = *products[i];
-    const Product& first = *products[0];
-    const auto bytes = static_cast<double>(one.bytes()),
-               of_first = static_cast<double>(first.bytes());
+    const Product &one = *products[i], &first = *products[0];
+    const auto bytes = static_cast<double>(one.bytes());
+    const double ratio = median_ratio(one.times(), first.times());
+    const double of_bytes =
+        bytes / one.weights() / (static_cast<double>(first.bytes()) / first.weights());
     fmt::print(
         "{:11} {:4} {:>4}x{:<4} n{:<3}{:5} {:17} {:8.1f} us {:6.1f} GB/s {:6.1f} GOP/s  {:5.3f} "
         "{:5.3f} {:6.1f} us\n",
@@ -198,9 +249,8 @@ void compare(const KernelTable& table, const Shape& shape, int digits, std::int6
         n > 1 ? ""
         : far ? "far"
               : "near",
-        kFormats[i].name, one.least(), bytes / one.least() / 1e3,
-        2e-3 * static_cast<double>(shape.rows * shape.cols * n) / one.least(),
-        one.least() / first.least(), (one.least() / bytes) / (first.least() / of_first),
+        chosen[i].name, one.least(), bytes / one.least() / 1e3,
+        2e-3 * one.weights() * static_cast<double>(n) / one.least(), ratio, ratio / of_bytes,
         one.least_rounding());
   }
 }
@@ -221,8 +271,15 @@ void compare_all(const KernelTable& table) {
 int main(int argc, char** argv) {
   using namespace moeflux;
   try {
-    for (int i = 1; i < argc; ++i) compare_all(cpu::select_kernels(argv[i]));
-    if (argc > 1) return 0;
+    const std::vector<std::string> arguments(argv + 1, argv + argc);
+    const auto end = std::find(arguments.begin(), arguments.end(), "--");
+    for (const NamedFormat& format : kFormats) {
+      if (chosen.empty() || arguments.end() - end < 2 ||
+          std::find(end, arguments.end(), format.name) != arguments.end())
+        chosen.push_back(format);
+    }
+    for (auto isa = arguments.begin(); isa != end; ++isa) compare_all(cpu::select_kernels(*isa));
+    if (arguments.begin() != end) return 0;
     for (const cpu::KernelTable* table : cpu::supported_kernels()) {
       if (table != &cpu::scalar_kernels()) compare_all(*table);
     }

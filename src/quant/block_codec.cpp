@@ -8,40 +8,76 @@ namespace moeflux {
 namespace blocks {
 namespace {
 
-// Codes of 4 bits: the lower halves of 16 bytes are elements 0 to 15, the upper ones 16 to 31.
-int nibble_of_32(const std::byte* bytes, std::size_t i) noexcept {
-  return i < 16 ? byte_at(bytes + i) & 15 : byte_at(bytes + i - 16) >> 4;
+// ---- fields of bytes, which compilers take many at a time
+
+using Integers = std::int8_t*;
+
+// Codes of `bits` bits that begin at bit `shift` of n bytes, less `middle`.
+template <std::size_t N>
+void put_fields(const std::byte* bytes, int shift, int bits, Integers out,
+                int middle = 0) noexcept {
+  const auto mask = static_cast<std::uint8_t>((1 << bits) - 1);
+  for (std::size_t i = 0; i < N; ++i) {
+    const auto field = static_cast<std::uint8_t>(std::to_integer<std::uint8_t>(bytes[i]) >> shift);
+    out[i] = static_cast<std::int8_t>((field & mask) - middle);
+  }
+}
+
+// The lower halves of n bytes are n codes, the upper ones the next n.
+template <std::size_t N>
+void put_nibbles(const std::byte* bytes, Integers out, int middle = 0) noexcept {
+  put_fields<N>(bytes, 0, 4, out, middle);
+  put_fields<N>(bytes, 4, 4, out + N, middle);
+}
+
+// Adds bit `shift` of 32 bytes, times `worth`.
+void add_bits(const std::byte* bytes, int shift, int worth, Integers out) noexcept {
+  for (std::size_t i = 0; i < 32; ++i) {
+    const auto bit =
+        static_cast<std::uint8_t>(std::to_integer<std::uint8_t>(bytes[i]) >> shift & 1);
+    out[i] = static_cast<std::int8_t>(out[i] + bit * worth);
+  }
+}
+
+// Codes of 2 bits: byte l of 32 has the elements l, 32 + l, 64 + l and 96 + l of 128.
+void put_pairs(const std::byte* bytes, Integers out, int middle = 0) noexcept {
+  for (std::size_t half = 0; half < 2; ++half) {
+    for (std::size_t k = 0; k < 4; ++k)
+      put_fields<32>(bytes + 32 * half, static_cast<int>(2 * k), 2, out + 128 * half + 32 * k,
+                     middle);
+  }
 }
 
 // ---- blocks of 32 with a scale, and perhaps a bias
 
 void split_q4_0(const std::byte* block, BlockParts& out) noexcept {
   out.scales[0] = half_at(block);
-  for (std::size_t i = 0; i < 32; ++i) out.integers[i] = small(nibble_of_32(block + 2, i) - 8);
+  put_nibbles<16>(block + 2, out.integers.data(), 8);
 }
 
 void split_q4_1(const std::byte* block, BlockParts& out) noexcept {
   out.scales[0] = half_at(block);
   out.biases[0] = half_at(block + 2);
-  for (std::size_t i = 0; i < 32; ++i) out.integers[i] = small(nibble_of_32(block + 4, i));
+  put_nibbles<16>(block + 4, out.integers.data());
 }
 
 // The fifth bits of all codes are a dword of their own.
-int code_of_5(std::uint32_t fifth, const std::byte* codes, std::size_t i) noexcept {
-  return nibble_of_32(codes, i) | static_cast<int>(fifth >> i & 1u) << 4;
+void add_fifth(std::uint32_t fifth, Integers out) noexcept {
+  for (std::size_t i = 0; i < 32; ++i)
+    out[i] = small(out[i] + static_cast<int>(fifth >> i & 1) * 16);
 }
 
 void split_q5_0(const std::byte* block, BlockParts& out) noexcept {
   out.scales[0] = half_at(block);
-  const std::uint32_t fifth = dword_at(block + 2);
-  for (std::size_t i = 0; i < 32; ++i) out.integers[i] = small(code_of_5(fifth, block + 6, i) - 16);
+  put_nibbles<16>(block + 6, out.integers.data(), 16);
+  add_fifth(dword_at(block + 2), out.integers.data());
 }
 
 void split_q5_1(const std::byte* block, BlockParts& out) noexcept {
   out.scales[0] = half_at(block);
   out.biases[0] = half_at(block + 2);
-  const std::uint32_t fifth = dword_at(block + 4);
-  for (std::size_t i = 0; i < 32; ++i) out.integers[i] = small(code_of_5(fifth, block + 8, i));
+  put_nibbles<16>(block + 8, out.integers.data());
+  add_fifth(dword_at(block + 4), out.integers.data());
 }
 
 void split_q8_0(const std::byte* block, BlockParts& out) noexcept {
@@ -51,11 +87,6 @@ void split_q8_0(const std::byte* block, BlockParts& out) noexcept {
 
 // ---- blocks of 256: two levels of scales
 
-// Codes of 2 bits: byte l of 32 has the elements l, 32 + l, 64 + l and 96 + l of 128.
-int pair_of_256(const std::byte* bytes, std::size_t i) noexcept {
-  return byte_at(bytes + i / 128 * 32 + i % 32) >> i / 32 % 4 * 2 & 3;
-}
-
 void split_q2_k(const std::byte* block, BlockParts& out) noexcept {
   const float scale = half_at(block + 80), least = half_at(block + 82);
   for (std::size_t g = 0; g < 16; ++g) {
@@ -63,7 +94,7 @@ void split_q2_k(const std::byte* block, BlockParts& out) noexcept {
     out.scales[g] = scale * static_cast<float>(both & 15);
     out.biases[g] = -(least * static_cast<float>(both >> 4));
   }
-  for (std::size_t i = 0; i < 256; ++i) out.integers[i] = small(pair_of_256(block + 16, i));
+  put_pairs(block + 16, out.integers.data());
 }
 
 // A third bit says that 4 is not subtracted. Scales of 6 bits: 4 of them in the nibbles of 8 bytes,
@@ -76,10 +107,9 @@ void split_q3_k(const std::byte* block, BlockParts& out) noexcept {
     const int high = byte_at(packed + 8 + g % 4) >> g / 4 * 2 & 3;
     out.scales[g] = scale * static_cast<float>((low | high << 4) - 32);
   }
-  for (std::size_t i = 0; i < 256; ++i) {
-    const int third = byte_at(block + i % 32) >> i / 32 & 1;
-    out.integers[i] = small(pair_of_256(block + 32, i) - (third != 0 ? 0 : 4));
-  }
+  put_pairs(block + 32, out.integers.data(), 4);
+  for (std::size_t k = 0; k < 8; ++k)
+    add_bits(block, static_cast<int>(k), 4, &out.integers[32 * k]);
 }
 
 // Eight scales and eight biases of 6 bits in 12 bytes: the lower 6 bits of the first 4 bytes are
@@ -96,22 +126,16 @@ void split_scales_of_6_bits(const std::byte* block, BlockParts& out) noexcept {
   }
 }
 
-// Codes of 4 bits: the lower halves of 32 bytes are 32 elements, the upper ones the next 32.
-int nibble_of_256(const std::byte* bytes, std::size_t i) noexcept {
-  return byte_at(bytes + i / 64 * 32 + i % 32) >> i / 32 % 2 * 4 & 15;
-}
-
 void split_q4_k(const std::byte* block, BlockParts& out) noexcept {
   split_scales_of_6_bits(block, out);
-  for (std::size_t i = 0; i < 256; ++i) out.integers[i] = small(nibble_of_256(block + 16, i));
+  for (std::size_t k = 0; k < 4; ++k) put_nibbles<32>(block + 16 + 32 * k, &out.integers[64 * k]);
 }
 
 void split_q5_k(const std::byte* block, BlockParts& out) noexcept {
   split_scales_of_6_bits(block, out);
-  for (std::size_t i = 0; i < 256; ++i) {
-    const int fifth = byte_at(block + 16 + i % 32) >> i / 32 & 1;
-    out.integers[i] = small(nibble_of_256(block + 48, i) | fifth << 4);
-  }
+  for (std::size_t k = 0; k < 4; ++k) put_nibbles<32>(block + 48 + 32 * k, &out.integers[64 * k]);
+  for (std::size_t k = 0; k < 8; ++k)
+    add_bits(block + 16, static_cast<int>(k), 16, &out.integers[32 * k]);
 }
 
 // Of 128 elements, the lower halves of 64 bytes are the first 64; the upper 2 bits of all are four
@@ -120,10 +144,12 @@ void split_q6_k(const std::byte* block, BlockParts& out) noexcept {
   const float scale = half_at(block + 208);
   for (std::size_t g = 0; g < 16; ++g)
     out.scales[g] = scale * static_cast<float>(static_cast<std::int8_t>(byte_at(block + 192 + g)));
-  for (std::size_t i = 0; i < 256; ++i) {
-    const int low = byte_at(block + i / 128 * 64 + i % 64) >> i / 64 % 2 * 4 & 15;
-    out.integers[i] = small((low | pair_of_256(block + 128, i) << 4) - 32);
-  }
+  alignas(64) std::array<std::int8_t, kMostBlockValues> upper;
+  put_pairs(block + 128, upper.data());
+  for (std::size_t half = 0; half < 2; ++half)
+    put_nibbles<64>(block + 64 * half, &out.integers[128 * half], 32);
+  for (std::size_t i = 0; i < upper.size(); ++i)
+    out.integers[i] = static_cast<std::int8_t>(out.integers[i] + upper[i] * 16);
 }
 
 // ---- values out of a table
@@ -133,10 +159,19 @@ constexpr std::array<std::int8_t, 16> kNonLinear{-127, -104, -83, -65, -49, -35,
 constexpr std::array<std::int8_t, 16> kTwiceE2m1{0, 1,  2,  3,  4,  6,  8,  12,
                                                  0, -1, -2, -3, -4, -6, -8, -12};
 
+template <std::size_t N>
+void put_chosen(const std::byte* bytes, const std::array<std::int8_t, 16>& table,
+                Integers out) noexcept {
+  for (std::size_t i = 0; i < N; ++i) {
+    const auto byte = std::to_integer<std::size_t>(bytes[i]);
+    out[i] = table[byte & 15];
+    out[N + i] = table[byte >> 4];
+  }
+}
+
 void split_iq4_nl(const std::byte* block, BlockParts& out) noexcept {
   out.scales[0] = half_at(block);
-  for (std::size_t i = 0; i < 32; ++i)
-    out.integers[i] = kNonLinear[static_cast<std::size_t>(nibble_of_32(block + 2, i))];
+  put_chosen<16>(block + 2, kNonLinear, out.integers.data());
 }
 
 void split_iq4_xs(const std::byte* block, BlockParts& out) noexcept {
@@ -145,10 +180,7 @@ void split_iq4_xs(const std::byte* block, BlockParts& out) noexcept {
   for (std::size_t g = 0; g < 8; ++g) {
     const int low = byte_at(block + 4 + g / 2) >> g % 2 * 4 & 15;
     out.scales[g] = scale * static_cast<float>((low | (upper >> 2 * g & 3) << 4) - 32);
-    for (std::size_t i = 0; i < 32; ++i) {
-      out.integers[32 * g + i] =
-          kNonLinear[static_cast<std::size_t>(nibble_of_32(block + 8 + 16 * g, i))];
-    }
+    put_chosen<16>(block + 8 + 16 * g, kNonLinear, &out.integers[32 * g]);
   }
 }
 
@@ -157,9 +189,8 @@ void split_mxfp4(const std::byte* block, BlockParts& out) noexcept {
   const int exponent = byte_at(block);
   const std::uint32_t bits =
       exponent < 2 ? 0x00200000u << exponent : static_cast<std::uint32_t>(exponent - 1) << 23;
-  std::memcpy(out.scales.data(), &bits, sizeof bits);
-  for (std::size_t i = 0; i < 32; ++i)
-    out.integers[i] = kTwiceE2m1[static_cast<std::size_t>(nibble_of_32(block + 1, i))];
+  out.scales[0] = std::bit_cast<float>(bits);
+  put_chosen<16>(block + 1, kTwiceE2m1, out.integers.data());
 }
 
 // Scales are E4M3 without a sign; what would be NaN is 0.
@@ -170,10 +201,7 @@ void split_nvfp4(const std::byte* block, BlockParts& out) noexcept {
     const std::uint32_t power = static_cast<std::uint32_t>(exponent == 0 ? 1 : exponent) + 127 - 11;
     out.scales[g] =
         bits == 0x7F ? 0.0f : static_cast<float>(eighths) * std::bit_cast<float>(power << 23);
-    for (std::size_t i = 0; i < 16; ++i) {
-      const int byte = byte_at(block + 4 + 8 * g + i % 8);
-      out.integers[16 * g + i] = kTwiceE2m1[static_cast<std::size_t>(byte >> i / 8 * 4 & 15)];
-    }
+    put_chosen<8>(block + 4 + 8 * g, kTwiceE2m1, &out.integers[16 * g]);
   }
 }
 
@@ -205,7 +233,7 @@ void split_tq1_0(const std::byte* block, BlockParts& out) noexcept {
 void split_tq2_0(const std::byte* block, BlockParts& out) noexcept {
   const float scale = half_at(block + 64);
   for (std::size_t g = 0; g < 8; ++g) out.scales[g] = scale;
-  for (std::size_t i = 0; i < 256; ++i) out.integers[i] = small(pair_of_256(block, i) - 1);
+  put_pairs(block, out.integers.data(), 1);
 }
 
 // ---- all

@@ -340,7 +340,8 @@ struct Tile {
                        sizeof(Lanes));
       to_plane(type, in, out);
       std::byte* to = tile + codes_of(block) + r * 4;
-      for (int i = 0; i < dwords; ++i) std::memcpy(to + i * n_rows * 4, &out[i], lane_bytes(r));
+      for_dwords(
+          r, [&](int i, std::size_t bytes) { std::memcpy(to + i * n_rows * 4, &out[i], bytes); });
     }
   }
 
@@ -349,7 +350,8 @@ struct Tile {
     for (std::int64_t r = 0; r < n_rows; r += kLanes) {
       Lanes in[kMostDwords] = {}, out[kMostDwords];
       const std::byte* from = tile + codes_of(block) + r * 4;
-      for (int i = 0; i < dwords; ++i) std::memcpy(&in[i], from + i * n_rows * 4, lane_bytes(r));
+      for_dwords(
+          r, [&](int i, std::size_t bytes) { std::memcpy(&in[i], from + i * n_rows * 4, bytes); });
       to_block(type, in, out);
       transpose_dwords(bytes_of(out), sizeof(Lanes), dwords, kLanes,
                        rows + r * stride + layout.codes_at, stride);
@@ -361,8 +363,14 @@ struct Tile {
   }
 
  private:
-  std::size_t lane_bytes(std::int64_t row) const {
-    return static_cast<std::size_t>(std::min(kLanes, n_rows - row)) * 4;
+  // Calls body(dword, bytes of those of the four rows from `row` on that are there).
+  template <class Body>
+  void for_dwords(std::int64_t row, const Body& body) const {
+    if (n_rows - row >= kLanes) {
+      for (int i = 0; i < dwords; ++i) body(i, sizeof(Lanes));
+    } else {
+      for (int i = 0; i < dwords; ++i) body(i, static_cast<std::size_t>(n_rows - row) * 4);
+    }
   }
   static std::byte* bytes_of(Lanes* lanes) {
     return static_cast<std::byte*>(static_cast<void*>(lanes));

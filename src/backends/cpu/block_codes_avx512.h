@@ -98,14 +98,26 @@ void open_codes(const std::byte* from, std::int64_t cols, std::byte* to) noexcep
   }
 }
 
-// Scales and biases; and codes, of types that have no planes or for many rows of activations.
+// Codes are asked for while what lies in front of them is taken.
+[[maybe_unused]] void prefetch_codes(const BlockTile& tile) noexcept {
+  for (const std::byte* line = tile.halves; line < tile.codes; line += 64)
+    _mm_prefetch(at(line, kAhead), kAheadHint);
+}
+
+[[maybe_unused]] void open_scales(const RoundedMatmul& op, const BlockTile& tile,
+                                  const RoundedScratch& memory) noexcept {
+  const BlockType type = op.weight->format.blocks;
+  BlockScales<HalvesAvx512>(tile, memory).open(type, op.layout->cols / block_shape(type).values);
+}
+
+// Scales, biases and codes.
 [[maybe_unused]] void open_blocks(const RoundedMatmul& op, const BlockTile& tile,
-                                  const RoundedScratch& memory, bool for_many) noexcept {
+                                  const RoundedScratch& memory) noexcept {
   const BlockType type = op.weight->format.blocks;
   const std::int64_t cols = op.layout->cols;
   if (!block_tiling(type).has_planes) return open_whole_blocks(type, tile, cols, memory);
-  BlockScales<HalvesAvx512>(tile, memory).open(type, cols / block_shape(type).values);
-  if (!for_many) return;
+  prefetch_codes(tile);
+  open_scales(op, tile, memory);
   with_block_kind(type,
                   [&]<class Kind>() { open_codes<CodesOf<Kind>>(tile.codes, cols, memory.codes); });
 }

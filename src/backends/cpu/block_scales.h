@@ -129,15 +129,14 @@ class BlockScales {
     }
   }
 
-  // Half of a power of two; that of 0 and 1 is subnormal.
+  // Half of a power of two: the bits of an exponent; those of 0 and 1 are subnormal numbers.
   void open_e8m0() noexcept {
     Bytes raw[1];
     next_bytes(raw);
     for (int r = 0; r < kRows; ++r) {
-      const std::uint32_t exponent = raw[0][r];
-      const std::uint32_t subnormal = exponent == 0 ? 0x00200000 : 0x00400000;
-      const std::uint32_t bits = exponent < 2 ? subnormal : (exponent - 1) << 23;
-      scales_[r] = __builtin_bit_cast(float, bits);
+      const int exponent = raw[0][r];
+      const int normal = (exponent - 1) * (1 << 23), subnormal = (exponent + 1) << 21;
+      scales_[r] = __builtin_bit_cast(float, normal > subnormal ? normal : subnormal);
     }
     scales_ += kRows;
   }

@@ -7,6 +7,10 @@
 #include <cstring>
 #include <limits>
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 #include "backends/cpu/rounded_blocks.h"
 #include "base/cpu_features.h"
 #include "quant/block_codec.h"
@@ -181,14 +185,26 @@ const std::byte* widened(const std::byte* plane, std::int64_t n, std::int64_t n_
   return out;
 }
 
-// The sum of signed bytes: made unsigned, added in pairs, and those by a multiplication.
-int sum_of_8(const std::byte* digits) {
-  std::uint64_t eight;
-  std::memcpy(&eight, digits, sizeof eight);
-  eight ^= 0x8080808080808080u;
+// The sum of 16 signed bytes, which are made unsigned first.
+int sum_of_16(const std::byte* digits) {
+#if defined(__SSE2__)
+  const __m128i signs = _mm_set1_epi8(-128);
+  __m128i bytes;
+  std::memcpy(&bytes, digits, sizeof bytes);
+  const __m128i halves = _mm_sad_epu8(_mm_xor_si128(bytes, signs), _mm_setzero_si128());
+  return _mm_cvtsi128_si32(_mm_add_epi32(halves, _mm_unpackhi_epi64(halves, halves))) - 16 * 128;
+#else
+  // Added in pairs, and those by a multiplication.
   constexpr std::uint64_t kEven = 0x00FF00FF00FF00FFu;
-  const std::uint64_t pairs = (eight & kEven) + (eight >> 8 & kEven);
-  return static_cast<int>(pairs * 0x0001000100010001u >> 48) - 8 * 128;
+  std::uint64_t pairs = 0;
+  for (int i = 0; i < 16; i += 8) {
+    std::uint64_t eight;
+    std::memcpy(&eight, digits + i, sizeof eight);
+    eight ^= 0x8080808080808080u;
+    pairs += (eight & kEven) + (eight >> 8 & kEven);
+  }
+  return static_cast<int>(pairs * 0x0001000100010001u >> 48) - 16 * 128;
+#endif
 }
 
 // Of the parts of a call's scratch.
@@ -308,10 +324,10 @@ void rounded_sums(const RoundedLayout& layout, std::byte* out) noexcept {
   const std::byte* low = layout.digits == 2 ? out + layout.low_at : nullptr;
   for (std::int64_t g = 0; g < layout.n_weight_groups; ++g) {
     int sum = 0;
-    for (std::int64_t i = 0; i < layout.weight_group; i += 8) {
+    for (std::int64_t i = 0; i < layout.weight_group; i += 16) {
       const std::int64_t at = g * layout.weight_group + i;
-      const int high_sum = sum_of_8(out + at);
-      sum += low == nullptr ? high_sum : 256 * high_sum + sum_of_8(low + at);
+      const int high_sum = sum_of_16(out + at);
+      sum += low == nullptr ? high_sum : 256 * high_sum + sum_of_16(low + at);
     }
     if (layout.sums == RoundedSums::Starts) {
       part<std::int32_t>(out, layout.sums_at)[g] = -layout.centered * sum;

@@ -15,13 +15,37 @@ struct SpanOpened {
   }
 };
 
-// A tile whose scales, and biases, are floats.
-struct FewBlocks {
-  const std::byte* codes;
-  const float *scales, *biases;
+// The scales of a group, from a tile or from scratch.
+struct ScalesOpened {
+  static constexpr std::int64_t kBytes = 64;
+  static __m512 load(const std::byte* from) noexcept { return _mm512_load_ps(from); }
+};
+struct ScalesInHalves {
+  static constexpr std::int64_t kBytes = 32;
+  static __m512 load(const std::byte* from) noexcept {
+    __m256i halves;
+    std::memcpy(&halves, from, sizeof halves);
+    return _mm512_cvtph_ps(halves);
+  }
+};
+// As BlockScales has them.
+struct ScalesInPowers {
+  static constexpr std::int64_t kBytes = 16;
+  static __m512 load(const std::byte* from) noexcept {
+    const __m512i exponents = _mm512_cvtepu8_epi32(load_16(from)), one = _mm512_set1_epi32(1);
+    return _mm512_castsi512_ps(
+        _mm512_max_epi32(_mm512_slli_epi32(_mm512_sub_epi32(exponents, one), 23),
+                         _mm512_slli_epi32(_mm512_add_epi32(exponents, one), 21)));
+  }
 };
 
-template <class Dot, class Codes, bool Wide, int Group, bool Biased, int Digits, int N>
+struct FewBlocks {
+  const std::byte *codes, *scales;
+  const float* biases;
+};
+
+template <class Dot, class Codes, class Scales, bool Wide, int Group, bool Biased, int Digits,
+          int N>
 void few_blocks(const RoundedLayout& layout, const FewBlocks& tile, const std::byte* x,
                 const Outputs& out) noexcept {
   constexpr bool kWide = Wide && Dot::kTellsWide;
@@ -32,7 +56,8 @@ void few_blocks(const RoundedLayout& layout, const FewBlocks& tile, const std::b
 #pragma GCC unroll 4
   for (int i = 0; i < N; ++i) acc[i] = part[i] = _mm512_setzero_ps();
   const std::byte* from = tile.codes;
-  const float *scales = tile.scales, *biases = tile.biases;
+  const std::byte* scales = tile.scales;
+  const float* biases = tile.biases;
   std::int64_t sums_at = layout.sums_at;
   for (std::int64_t c = 0; c < layout.cols; c += kSpan, from += Codes::kLines * 64) {
     __m512i codes[kSpanFours];
@@ -66,8 +91,8 @@ void few_blocks(const RoundedLayout& layout, const FewBlocks& tile, const std::b
           }
         }
       }
-      const __m512 scale = _mm512_load_ps(scales);
-      scales += kTileRows;
+      const __m512 scale = Scales::load(scales);
+      scales += Scales::kBytes;
 #pragma GCC unroll 4
       for (int i = 0; i < N; ++i) {
         __m512i sum = total<Digits>(sums[0][0][i], sums[0][Digits - 1][i]);
@@ -97,24 +122,48 @@ void few_blocks(const RoundedLayout& layout, const FewBlocks& tile, const std::b
   for (int i = 0; i < N; ++i) out.put(i, acc[i]);
 }
 
-template <class Dot, class Codes, bool Wide, int Group, bool Biased, int Digits>
+template <class Dot, class Codes, class Scales, bool Wide, int Group, bool Biased, int Digits>
+void few_block_tile(const RoundedMatmul& op, const FewBlocks& tile, std::int64_t row,
+                    std::int64_t n_rows) noexcept {
+  constexpr auto kOne = few_blocks<Dot, Codes, Scales, Wide, Group, Biased, Digits, 1>;
+  constexpr auto kTwo = few_blocks<Dot, Codes, Scales, Wide, Group, Biased, Digits, 2>;
+  constexpr auto kFour = few_blocks<Dot, Codes, Scales, Wide, Group, Biased, Digits, 4>;
+  for (std::int64_t i = 0, n = 0; i < op.n; i += n) {
+    n = op.n - i >= 4 ? 4 : op.n - i >= 2 ? 2 : 1;
+    const auto multiply = n == 4 ? kFour : n == 2 ? kTwo : kOne;
+    multiply(*op.layout, tile, op.x + i * op.layout->row_bytes,
+             Outputs(op, i, n, row, n_rows, nullptr));
+  }
+}
+
+template <class Dot, class Kind, int Digits>
 void few_block_rows(const RoundedMatmul& op) noexcept {
-  const RoundedLayout& layout = *op.layout;
+  using Scales = std::conditional_t<
+      Kind::kScale == ScaleKind::Half, ScalesInHalves,
+      std::conditional_t<Kind::kScale == ScaleKind::Power, ScalesInPowers, ScalesOpened>>;
   const RoundedScratch memory = rounded_scratch(op);
   for (std::int64_t row = op.row; row < op.row + op.n_rows; row += kTileRows) {
     const BlockTile tile = rounded_block_tile(op, row);
-    open_blocks(op, tile, memory, /*for_many=*/false);
-    const bool opened = std::is_same_v<Codes, SpanOpened>;
-    const FewBlocks few{opened ? memory.codes : tile.codes, memory.scales, memory.biases};
-    for (std::int64_t i = 0, n = 0; i < op.n; i += n) {
-      n = op.n - i >= 4 ? 4 : op.n - i >= 2 ? 2 : 1;
-      constexpr auto kOne = few_blocks<Dot, Codes, Wide, Group, Biased, Digits, 1>;
-      constexpr auto kTwo = few_blocks<Dot, Codes, Wide, Group, Biased, Digits, 2>;
-      constexpr auto kFour = few_blocks<Dot, Codes, Wide, Group, Biased, Digits, 4>;
-      const auto multiply = n == 4 ? kFour : n == 2 ? kTwo : kOne;
-      multiply(layout, few, op.x + i * layout.row_bytes,
-               Outputs(op, i, n, row, tile.n_rows, nullptr));
+    prefetch_codes(tile);
+    const std::byte* scales = Kind::kScale == ScaleKind::Half ? tile.halves : tile.bytes;
+    if constexpr (Kind::kScale == ScaleKind::Packed) {
+      open_scales(op, tile, memory);
+      scales = static_cast<const std::byte*>(static_cast<const void*>(memory.scales));
     }
+    few_block_tile<Dot, CodesOf<Kind>, Scales, Kind::kWide, Kind::kGroup, Kind::kBiased, Digits>(
+        op, {tile.codes, scales, memory.biases}, row, tile.n_rows);
+  }
+}
+
+template <class Dot, int Group, int Digits>
+void few_whole_block_rows(const RoundedMatmul& op) noexcept {
+  const RoundedScratch memory = rounded_scratch(op);
+  const auto* scales = static_cast<const std::byte*>(static_cast<const void*>(memory.scales));
+  for (std::int64_t row = op.row; row < op.row + op.n_rows; row += kTileRows) {
+    const BlockTile tile = rounded_block_tile(op, row);
+    open_whole_blocks(op.weight->format.blocks, tile, op.layout->cols, memory);
+    few_block_tile<Dot, SpanOpened, ScalesOpened, false, Group, false, Digits>(
+        op, {memory.codes, scales, nullptr}, row, tile.n_rows);
   }
 }
 
@@ -130,14 +179,14 @@ void block_products(const RoundedMatmul& op) noexcept {
   const bool few = op.n <= kFew;
   if (block_tiling(type).has_planes) {
     with_block_kind(type, [&]<class Kind>() {
-      few ? few_block_rows<Dot, CodesOf<Kind>, Kind::kWide, Kind::kGroup, Kind::kBiased, Digits>(op)
+      few ? few_block_rows<Dot, Kind, Digits>(op)
           : many_block_rows<Dot, Digits, Kind::kWide, Kind::kGroup, Kind::kBiased>(op);
     });
   } else if (op.layout->weight_group == 16) {
-    few ? few_block_rows<Dot, SpanOpened, false, 16, false, Digits>(op)
+    few ? few_whole_block_rows<Dot, 16, Digits>(op)
         : many_block_rows<Dot, Digits, false, 16, false>(op);
   } else {
-    few ? few_block_rows<Dot, SpanOpened, false, 32, false, Digits>(op)
+    few ? few_whole_block_rows<Dot, 32, Digits>(op)
         : many_block_rows<Dot, Digits, false, 32, false>(op);
   }
 }

@@ -153,6 +153,8 @@ void block_products(const RoundedMatmul& op) noexcept {
   const BlockType type = op.weight->format.blocks;
   const std::int64_t cols = op.layout->cols;
   const auto open_scales = [&](const BlockTile& tile) {
+    // Codes are asked for while what lies in front of them is taken.
+    for (const std::byte* at = tile.halves; at < tile.codes; at += kLine) prefetch<kLine>(at);
     BlockScales<typename Set::Halves>(tile, memory).open(type, cols / block_shape(type).values);
     return RoundedTile{tile.codes, bytes_of(memory.scales), bytes_of(memory.biases), tile.n_rows};
   };

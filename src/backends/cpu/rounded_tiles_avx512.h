@@ -136,7 +136,7 @@ struct OpenTile {
   }
   // Of blocks.
   OpenTile(const RoundedMatmul& op, const BlockTile& tile) noexcept : memory(rounded_scratch(op)) {
-    open_blocks(op, tile, memory, /*for_many=*/true);
+    open_blocks(op, tile, memory);
   }
   __m512 scales(std::int64_t g) const noexcept {
     return _mm512_load_ps(memory.scales + g * kTileRows);
