@@ -9,6 +9,7 @@
 #include "capi/handles.h"
 #include "capi/params.h"
 #include "engine/prefix/session_sync.h"
+#include "source/gguf.h"
 #include "source/model_identity.h"
 
 namespace moeflux::capi {
@@ -18,7 +19,7 @@ std::string last_part(const std::string& path) {
   std::error_code error;
   std::filesystem::path whole = std::filesystem::absolute(path, error).lexically_normal();
   if (!whole.has_filename()) whole = whole.parent_path();
-  return whole.filename().string();
+  return gguf_model_name(whole.filename().string());
 }
 
 // The first of "eos_token_id", a number or a list of numbers; -1 when there is none.

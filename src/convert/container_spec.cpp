@@ -13,9 +13,11 @@ namespace {
 void add_dense(const ContainerSpec& spec, ContainerManifest& manifest) {
   std::uint64_t end = 0;
   for (const ContainerSpec::Tensor& tensor : spec.tensors) {
-    const std::uint64_t bytes = tensor_bytes(tensor.dtype, tensor.shape, tensor.name);
+    const std::uint64_t bytes =
+        tensor_bytes(tensor.dtype, tensor.blocks, tensor.shape, tensor.name);
     manifest.tensors.push_back({.name = tensor.name,
                                 .dtype = tensor.dtype,
+                                .blocks = tensor.blocks,
                                 .shape = tensor.shape,
                                 .file = 0,
                                 .offset = end,
@@ -45,8 +47,9 @@ void add_bank(const ContainerSpec& spec, std::size_t index, ContainerManifest& m
                      .planes = {}};
   std::uint64_t end = 0;
   for (const ContainerSpec::Tensor& plane : wanted.planes) {
-    const std::uint64_t bytes = tensor_bytes(plane.dtype, plane.shape, plane.name);
-    bank.planes.push_back({plane.name, plane.dtype, plane.shape, end, bytes, plane.is_interleaved});
+    const std::uint64_t bytes = tensor_bytes(plane.dtype, plane.blocks, plane.shape, plane.name);
+    bank.planes.push_back(
+        {plane.name, plane.dtype, plane.shape, end, bytes, plane.is_interleaved, plane.blocks});
     end = round_up_to(end + bytes, kPlaneAlignment);
   }
   bank.record_bytes = round_up_to(end, kRecordAlignment);

@@ -23,6 +23,7 @@ struct ContainerSpec {
     DType dtype = DType::F32;
     std::vector<std::int64_t> shape;  // of a plane: of one expert's slice
     bool is_interleaved = false;      // of a plane
+    BlockType blocks = BlockType::None;
   };
   struct Bank {
     std::int64_t n_experts = 0;

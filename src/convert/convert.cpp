@@ -25,6 +25,7 @@
 #include "source/checksum.h"
 #include "source/container.h"
 #include "source/flash_moe.h"
+#include "source/gguf.h"
 #include "source/read_matrix.h"
 #include "source/safetensors.h"
 
@@ -158,7 +159,7 @@ constexpr int kMaxThreads = 8;  // more would only hold more experts in memory
 // Another checkpoint in the target would lose its config to ours, or be the source itself.
 void refuse_checkpoints(const std::string& to) {
   if (!directory_exists(to)) return;
-  if (holds_safetensors(to) || holds_flash_moe(to)) {
+  if (holds_safetensors(to) || holds_flash_moe(to) || holds_gguf(to)) {
     fail(Errc::BadInput, "{}: holds a checkpoint of another layout; give another directory", to);
   }
 }

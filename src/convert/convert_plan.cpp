@@ -84,6 +84,15 @@ bool shares_blocks(const ExpertBank& bank) {
   return bank.gate.at(0).block_row0 != 0 || bank.up.at(0).block_row0 != 0;
 }
 
+// Of a weight, without its scales; of what is no integer more than any.
+int code_bits(const WeightFormat& format) {
+  constexpr int kMany = 64;
+  if (format.kind == WeightKind::Affine) return format.bits;
+  if (format.kind != WeightKind::Block) return kMany;
+  const BlockShape block = block_shape(format.blocks);
+  return static_cast<int>(8 * block.bytes / block.values);
+}
+
 void check_group(const PlannedMatrix& planned, int group) {
   if (planned.cols % group == 0) return;
   std::vector<int> fitting;
@@ -134,8 +143,7 @@ class BankPlanner {
                          .rows = first.rows,
                          .cols = first.cols};
     // More bits than there are would add bytes and no information.
-    const bool few_already = first.format.kind == WeightKind::Affine && requantize_ &&
-                             first.format.bits <= requantize_->bits;
+    const bool few_already = requantize_ && code_bits(first.format) <= requantize_->bits;
     if (requantize_ && !few_already) {
       matrix.requantized = true;
       matrix.format = {.kind = WeightKind::Affine,
@@ -143,7 +151,8 @@ class BankPlanner {
                        .group = requantize_->group,
                        .scale_dtype = DType::BF16};
     }
-    matrix.format = arranged(matrix.format, /*is_interleaved=*/true);
+    matrix.format =
+        arranged(matrix.format, /*is_interleaved=*/matrix.format.kind != WeightKind::Block);
     planned_.matrices.push_back(std::move(matrix));
   }
 
@@ -298,9 +307,8 @@ std::vector<ContainerSpec::Tensor> PlannedMatrix::planes() const {
       return fp8_planes(*this);
     case WeightKind::Fp4:
       return fp4_planes(*this);
-    case WeightKind::Block:
-      fail(Errc::Unsupported, "\"{}\" is stored as {}, which a container cannot hold", module,
-           describe(format));
+    case WeightKind::Block:  // in rows, as a GGUF file has them
+      return {{weight, DType::U8, {rows, cols}, false, format.blocks}};
   }
   return {};
 }
@@ -310,7 +318,7 @@ ContainerSpec ConvertPlan::spec(const ModelSource& source) const {
   spec.source_layout = layout_name(source.conventions());
   for (const std::string& name : dense) {
     const TensorInfo& info = *source.find(name);
-    spec.tensors.push_back({name, info.dtype, info.shape});
+    spec.tensors.push_back({name, info.dtype, info.shape, false, info.blocks});
   }
   for (const PlannedBank& bank : banks) {
     ContainerSpec::Bank& to = spec.banks.emplace_back();

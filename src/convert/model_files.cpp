@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "base/gguf_header.h"
 #include "source/checkpoint_files.h"
 #include "source/quant_settings.h"
 
@@ -15,6 +16,27 @@ constexpr const char* kCompanions[] = {"special_tokens_map.json", "added_tokens.
 void add_copy(std::vector<TextFile>& files, const std::string& path) {
   if (path.empty() || !file_exists(path)) return;
   files.push_back({std::filesystem::path(path).filename().string(), read_text_file(path)});
+}
+
+// A GGUF file without tensors, of the keys that make the tokenizer. The template has its own file.
+std::string vocabulary_of(const std::string& path) {
+  const GgufHeader header(path);
+  std::string values;
+  std::uint64_t n_values = 0;
+  for (const std::string& key : header.keys()) {
+    const bool is_wanted = key.starts_with("tokenizer.") || key == "general.architecture";
+    if (!is_wanted || key.starts_with("tokenizer.chat_template")) continue;
+    values += header.raw(key);
+    ++n_values;
+  }
+  std::string file = "GGUF";
+  const auto add = [&](std::uint64_t number, int n_bytes) {
+    for (int i = 0; i < n_bytes; ++i) file += static_cast<char>(number >> (8 * i) & 0xFF);
+  };
+  add(3, 4);
+  add(0, 8);
+  add(n_values, 8);
+  return file + values;
 }
 
 }  // namespace
@@ -56,6 +78,7 @@ std::vector<TextFile> container_text_files(const ModelSource& source, bool has_f
                                   &text.vocab_bin, &text.tiktoken_model}) {
     add_copy(files, *path);
   }
+  if (!text.gguf.empty()) files.push_back({"tokenizer.gguf", vocabulary_of(text.gguf)});
   if (!text.tokenizer_json.empty()) {
     const std::filesystem::path beside = std::filesystem::path(text.tokenizer_json).parent_path();
     for (const char* name : kCompanions) add_copy(files, (beside / name).string());

@@ -13,6 +13,7 @@
 #include "source/checkpoint_files.h"
 #include "source/container.h"
 #include "source/flash_moe.h"
+#include "source/gguf.h"
 #include "source/safetensors.h"
 
 namespace moeflux {
@@ -26,16 +27,19 @@ constexpr std::size_t kMaxFiles = 100'000, kMaxModels = 10'000;
 constexpr std::string_view kTag = ":latest";
 
 bool holds_model(const std::string& directory) {
-  return holds_container(directory) || holds_unfinished_container(directory) ||
-         holds_flash_moe(directory) || holds_safetensors(directory) ||
-         file_exists(directory + "/config.json");
+  if (holds_container(directory) || holds_unfinished_container(directory) ||
+      holds_flash_moe(directory) || holds_safetensors(directory))
+    return true;
+  // Beside GGUF files a config says nothing.
+  const std::size_t n_files = gguf_models(list_files(directory)).size();
+  return n_files == 1 || (n_files == 0 && file_exists(directory + "/config.json"));
 }
 
 // Weights in a form that is not read: better listed with the reason than not at all.
 bool holds_other_weights(const std::string& directory) {
   const std::vector<std::string> names = list_files(directory);
   return std::any_of(names.begin(), names.end(), [](const std::string& name) {
-    return name.ends_with(".gguf") || name.ends_with(".safetensors") ||
+    return is_gguf_name(name) || name.ends_with(".safetensors") ||
            (name.starts_with("pytorch_model") && name.ends_with(".bin"));
   });
 }
@@ -77,8 +81,31 @@ CatalogEntry make_entry(const std::string& path, const std::string& name) {
   return entry;
 }
 
+// A model in a GGUF file, with all of its parts.
+CatalogEntry make_file_entry(const std::string& directory, const std::string& file,
+                             const std::string& name) {
+  CatalogEntry entry{.name = name, .path = directory + "/" + file};
+  for (const std::string& part : shard_set(file)) {
+    struct stat info {};
+    if (::stat((directory + "/" + part).c_str(), &info) != 0) continue;
+    entry.bytes += static_cast<std::uint64_t>(info.st_size);
+    entry.modified = std::max<std::int64_t>(entry.modified, info.st_mtime);
+  }
+  return entry;
+}
+
+void add_files(const std::string& directory, const std::string& prefix,
+               std::vector<CatalogEntry>& entries) {
+  for (const std::string& file : gguf_models(list_files(directory))) {
+    if (entries.size() >= kMaxModels) return;
+    if (!file.starts_with('.'))
+      entries.push_back(make_file_entry(directory, file, prefix + gguf_model_name(file)));
+  }
+}
+
 void add_models(const std::string& directory, const std::string& prefix, int levels,
                 std::vector<CatalogEntry>& entries) {
+  add_files(directory, prefix, entries);
   for (const std::string& base : list_directories(directory)) {
     const std::string path = directory + "/" + base;
     if (entries.size() >= kMaxModels) return;
@@ -88,7 +115,10 @@ void add_models(const std::string& directory, const std::string& prefix, int lev
         continue;
       }
       const std::size_t n_before = entries.size();
-      if (levels > 1) add_models(path, prefix + base + "/", levels - 1, entries);
+      if (levels > 1)
+        add_models(path, prefix + base + "/", levels - 1, entries);
+      else
+        add_files(path, prefix + base + "/", entries);
       if (entries.size() == n_before && holds_other_weights(path))
         entries.push_back(make_entry(path, prefix + base));
     } catch (const Error& error) {
@@ -107,7 +137,7 @@ std::string name_of(const std::string& directory) {
 std::vector<CatalogEntry> look_at(const std::string& directory) {
   std::vector<CatalogEntry> entries;
   if (!directory_exists(directory)) fail(Errc::NotFound, "{}: no such directory", directory);
-  if (holds_model(directory)) {
+  if (holds_model(directory) && gguf_models(list_files(directory)).empty()) {
     entries.push_back(make_entry(directory, name_of(directory)));
   } else {
     add_models(directory, "", kLevels, entries);

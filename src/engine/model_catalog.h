@@ -1,8 +1,9 @@
 // The models of a directory, by name.
 //
-// A model is a checkpoint directory of any layout that open_source() knows. Its name is its
-// directory's, with that of the directory around it where models are sorted by who made them:
-// "qwen", "org/qwen". Hidden directories are left out; links are followed. No weights are read.
+// A model is a checkpoint directory of any layout that open_source() knows, or a GGUF file beside
+// others. Its name is its directory's or its file's, with that of the directory around it where
+// models are sorted by who made them: "qwen", "org/qwen", "org/qwen/qwen-Q4_K_M". Hidden
+// directories are left out; links are followed. No weights are read.
 #pragma once
 
 #include <chrono>
@@ -22,7 +23,7 @@ struct CatalogEntry {
   std::string path;
   std::uint64_t bytes = 0;    // of its files
   std::int64_t modified = 0;  // of the newest file, in seconds since 1970
-  std::string format = {};    // "container", "mlx", "safetensors", "flash-moe"; "" when not known
+  std::string format = {};    // "container", "mlx", "gguf", ...; "" when not known
   std::string family = {};    // "qwen3_5_moe"; "" when not known
   std::int64_t n_parameters = 0;
   double expert_bits = 0;    // stored bits per weight of an expert, scales included

@@ -39,6 +39,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const ModelSource& source) {
   if (!text.tiktoken_model.empty()) {
     return make(Tokenizer::from_tiktoken_file(text.tiktoken_model, text.tokenizer_config));
   }
+  if (!text.gguf.empty()) return make(Tokenizer::from_gguf_file(text.gguf));
   if (!text.tokenizer_bin.empty()) return make(Tokenizer::from_bpet_file(text.tokenizer_bin));
   if (!text.vocab_bin.empty()) return make(Tokenizer::from_vocab_bin_file(text.vocab_bin));
   return nullptr;

@@ -31,7 +31,7 @@ constexpr std::uint64_t kTokenizerFactor = 8;
 constexpr std::uint64_t kIndexBytesPerExpert = 1024;
 
 std::uint64_t tokenizer_bytes(const TextAssets& text) {
-  std::uint64_t bytes = 0;
+  std::uint64_t bytes = text.gguf_bytes;
   for (const std::string* path :
        {&text.tokenizer_json, &text.tokenizer_bin, &text.vocab_bin, &text.tiktoken_model}) {
     if (!path->empty()) bytes += File(*path).size();

@@ -190,33 +190,53 @@ GatedDelta<Stored> IndexReader::mixer(const std::string& layer, const GatedDelta
   t.out = find_matrix(source_, p + "out_proj", config_.d_model, s.value_dim());
   // [C, 1, K] and [C, K, 1] hold the same bytes.
   t.conv = find_transposed(source_, p + "conv1d", s.conv_dim(), s.conv_width);
-  t.a_log = find_vector(source_, p + "A_log", s.n_value_heads);
+  t.a_log = find_decay(p, s.n_value_heads);
   t.dt_bias = find_vector(source_, p + "dt_bias", s.n_value_heads);
   t.norm = find_vector(source_, p + "norm.weight", s.d_value);
   return t;
 }
 
+// The logarithm of the decay, or its negated exponential where a converter to GGUF has made that.
+StoredVector IndexReader::find_decay(const std::string& p, int n_heads) const {
+  const std::string name = p + "decay";
+  if (!has_tensor(source_, name)) return find_vector(source_, p + "A_log", n_heads);
+  StoredVector vector = find_vector(source_, name, n_heads);
+  for (const float value : read_vector(source_, vector)) {
+    if (!(value < 0)) {
+      fail(Errc::BadInput, "{}: tensor \"{}\" has the value {}, but a decay is negative",
+           source_.path(), name, value);
+    }
+  }
+  vector.are_negated_exps = true;
+  return vector;
+}
+
 // One by one, or fused into two matrices that are grouped by key head: its query and key, then
-// values and gates of the value heads that share it; likewise b and a.
+// values and gates of the value heads that share it; likewise b and a, also where the others are not.
 void IndexReader::read_delta_inputs(const std::string& p, GatedDelta<Stored>& t) const {
   const GatedDeltaSpec& s = t.spec;
   const int d = config_.d_model, n_heads = s.n_key_heads;
-  if (!has_module(source_, p + "in_proj_qkvz")) {
+  const bool is_fused = has_module(source_, p + "in_proj_qkvz");
+  if (is_fused) {
+    const int key = s.d_key, value = s.value_dim() / n_heads;
+    const int group = 2 * (key + value);
+    const auto of_each_group = [&](int first, int take) -> RowRun {
+      return {.first = first, .take = take, .stride = group, .count = n_heads};
+    };
+    const StoredMatrix qkvz = find_matrix(source_, p + "in_proj_qkvz", n_heads * group, d);
+    t.qkv =
+        qkvz.pick({of_each_group(0, key), of_each_group(key, key), of_each_group(2 * key, value)});
+    t.z = qkvz.pick({of_each_group(2 * key + value, value)});
+  } else {
     t.qkv = find_matrix(source_, p + "in_proj_qkv", s.conv_dim(), d);
     t.z = find_matrix(source_, p + "in_proj_z", s.value_dim(), d);
+  }
+  if (!is_fused && !has_module(source_, p + "in_proj_ba")) {
     t.b = find_matrix(source_, p + "in_proj_b", s.n_value_heads, d);
     t.a = find_matrix(source_, p + "in_proj_a", s.n_value_heads, d);
     return;
   }
-  const int key = s.d_key, value = s.value_dim() / n_heads, shared = s.n_value_heads / n_heads;
-  const int group = 2 * (key + value);
-  const auto of_each_group = [&](int first, int take) -> RowRun {
-    return {.first = first, .take = take, .stride = group, .count = n_heads};
-  };
-  const StoredMatrix qkvz = find_matrix(source_, p + "in_proj_qkvz", n_heads * group, d);
-  t.qkv =
-      qkvz.pick({of_each_group(0, key), of_each_group(key, key), of_each_group(2 * key, value)});
-  t.z = qkvz.pick({of_each_group(2 * key + value, value)});
+  const int shared = s.n_value_heads / n_heads;
   const StoredMatrix ba = find_matrix(source_, p + "in_proj_ba", 2 * s.n_value_heads, d);
   t.b = ba.pick({{.first = 0, .take = shared, .stride = 2 * shared, .count = n_heads}});
   t.a = ba.pick({{.first = shared, .take = shared, .stride = 2 * shared, .count = n_heads}});

@@ -93,6 +93,7 @@ class IndexReader {
   ExpertBank experts(const std::string& mlp, const MoeSpec& spec) const;
   ExpertBank alternating_experts(const std::string& mlp, const MoeSpec& spec) const;
   void read_expert_biases(const std::string& mlp, Moe<Stored>& moe) const;
+  StoredVector find_decay(const std::string& p, int n_heads) const;
   void read_delta_inputs(const std::string& p, GatedDelta<Stored>& delta) const;
 
   const ModelSource& source_;

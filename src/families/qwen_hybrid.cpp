@@ -85,6 +85,8 @@ GatedDeltaSpec read_delta(const JsonFields& text) {
       .d_value = size_field(text, "linear_value_head_dim"),
       .conv_width = static_cast<int>(text.integer("linear_conv_kernel_dim", 1, kMaxConvWidth)),
       .output_gate = read_output_gate(text),
+      // As converters to GGUF order them.
+      .heads_alternate = text.boolean_or("linear_value_heads_alternate", false),
   };
 }
 
@@ -107,13 +109,14 @@ MtpNames mtp_names(const ModelSource& source) {
 Reader::Reader(const ModelSource& source, const ModelConfig& config, const TensorNames& names)
     : IndexReader(source, config, names),
       mtp_(names.mtp.prefix),
-      are_shifted_(norms_are_shifted(source, config, names.trunk)) {}
+      all_are_shifted_(text_config(source).boolean_or("norms_include_one", false)),
+      are_shifted_(all_are_shifted_ || norms_are_shifted(source, config, names.trunk)) {}
 
 // Converters disagree on which norms of the MTP head they shift, so each of those speaks for
 // itself.
 StoredVector Reader::norm(const std::string& name, std::int64_t size) const {
   StoredVector vector = find_vector(source(), name, size);
-  const bool is_of_mtp = !mtp_.empty() && name.starts_with(mtp_);
+  const bool is_of_mtp = !all_are_shifted_ && !mtp_.empty() && name.starts_with(mtp_);
   const bool is_shifted = are_shifted_ && !(is_of_mtp && mean_of(source(), name, size) < 0.5f);
   vector.shift = is_shifted ? 0.0f : 1.0f;
   return vector;

@@ -23,7 +23,8 @@ GatedDeltaSpec read_delta(const JsonFields& text);
 std::string mtp_prefix(const ModelSource& source);
 MtpNames mtp_names(const ModelSource& source);
 
-// Norms are applied as (1 + w), unless the stored weights contain the +1 already.
+// Norms are applied as (1 + w), unless the stored weights contain the +1 already: those of MLX as
+// the weights tell, those of GGUF as "norms_include_one" does.
 class Reader : public IndexReader {
  public:
   Reader(const ModelSource& source, const ModelConfig& config, const TensorNames& names);
@@ -33,7 +34,8 @@ class Reader : public IndexReader {
 
  private:
   std::string mtp_;
-  bool are_shifted_;  // stored norm weights already contain the +1
+  bool all_are_shifted_;  // as the config says
+  bool are_shifted_;      // stored norm weights already contain the +1
 };
 
 }  // namespace moeflux::qwen_hybrid

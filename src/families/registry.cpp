@@ -8,6 +8,7 @@
 #include "families/glm4/glm4.h"
 #include "families/glm4_moe/glm4_moe.h"
 #include "families/gpt_oss/gpt_oss.h"
+#include "families/llama/llama.h"
 #include "families/minimax_m2/minimax_m2.h"
 #include "families/mixtral/mixtral.h"
 #include "families/olmoe/olmoe.h"
@@ -34,6 +35,7 @@ constexpr std::array kFamilies{
     &kMixtral,     //
     &kOlmoe,       //
     &kGemma4,      //
+    &kLlama,       //
 };
 
 std::string known_model_types() {

@@ -15,6 +15,7 @@ constexpr std::array<std::string_view, 6> kKeysOfAll{"rope_type",     "type",
                                                      "rope_theta",    "partial_rotary_factor",
                                                      "mrope_section", "mrope_interleaved"};
 constexpr std::array<std::string_view, 1> kProportionalKeys{"factor"};
+constexpr std::array<std::string_view, 1> kFactorKeys{"factors"};
 constexpr std::array<std::string_view, 2> kLinearKeys{"factor", "mscale_all_dim"};
 constexpr std::array<std::string_view, 8> kYarnKeys{
     "factor",         "original_max_position_embeddings",
@@ -29,12 +30,13 @@ struct RopeType {
   std::string_view name;
   Keys keys;  // besides kKeysOfAll
 };
-constexpr std::array<RopeType, 5> kTypes{{
+constexpr std::array<RopeType, 6> kTypes{{
     {"default", {}},
     {"linear", kLinearKeys},
     {"llama3", kLlama3Keys},
     {"yarn", kYarnKeys},
     {"proportional", kProportionalKeys},
+    {"factors", kFactorKeys},
 }};
 
 Keys keys_of(std::string_view type, const std::string& origin) {
@@ -188,6 +190,27 @@ Llama3Scaling RopeFields::llama3() const {
   return llama3;
 }
 
+// Each frequency is divided by its own factor: how GGUF writes the scaling of Llama 3.
+RopeSpec RopeFields::make_divided(int n_rot, bool interleaved) const {
+  RopeSpec rope = make_rope(theta(), n_rot, interleaved);
+  const Json* factors = find("factors");
+  const bool is_list =
+      factors != nullptr && factors->is_array() && factors->size() == rope.inv_freq.size();
+  if (!is_list) {
+    fail(Errc::BadInput, "{}: \"factors\" must list {} numbers, one for each frequency of RoPE",
+         config_.origin(), rope.inv_freq.size());
+  }
+  for (std::size_t i = 0; i < rope.inv_freq.size(); ++i) {
+    const Json& factor = (*factors)[i];
+    if (!factor.is_number() || !(factor.get<double>() > 0)) {
+      fail(Errc::BadInput, "{}: \"factors\" has {}, which is no factor of a frequency",
+           config_.origin(), dump_json(factor).substr(0, 80));
+    }
+    rope.inv_freq[i] = static_cast<float>(rope.inv_freq[i] / factor.get<double>());
+  }
+  return rope;
+}
+
 RopeSpec RopeFields::make(int n_rot, bool interleaved) const {
   if (is_proportional()) {
     fail(Errc::Unsupported, "{}: rope_type \"proportional\" is not supported for this model",
@@ -199,6 +222,7 @@ RopeSpec RopeFields::make(int n_rot, bool interleaved) const {
   }
   if (type_ == "yarn") return make_yarn_rope(theta(), n_rot, interleaved, yarn());
   if (type_ == "llama3") return make_llama3_rope(theta(), n_rot, interleaved, llama3());
+  if (type_ == "factors") return make_divided(n_rot, interleaved);
   if (type_ == "linear") return make_linear_rope(theta(), n_rot, interleaved, factor());
   return make_rope(theta(), n_rot, interleaved);
 }
@@ -230,9 +254,9 @@ RopeSpec RopeFields::make_partial(int d_head, double default_share, bool interle
   return make(n_rot, interleaved);
 }
 
-RopeSpec RopeFields::make_whole(int d_head) const {
+RopeSpec RopeFields::make_whole(int d_head, bool interleaved) const {
   refuse_partial();
-  return make(d_head, /*interleaved=*/false);
+  return make(d_head, interleaved);
 }
 
 void RopeFields::refuse_partial() const {

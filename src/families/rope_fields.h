@@ -26,8 +26,8 @@ class RopeFields {
   // Of the leading `partial_rotary_factor` of a head; "proportional": of the pairs of the whole
   // head.
   RopeSpec make_partial(int d_head, double default_share, bool interleaved = false) const;
-  // Of a whole head, in halves. Throws Unsupported for a `partial_rotary_factor` other than 1.
-  RopeSpec make_whole(int d_head) const;
+  // Of a whole head. Throws Unsupported for a `partial_rotary_factor` other than 1.
+  RopeSpec make_whole(int d_head, bool interleaved = false) const;
   void refuse_partial() const;
 
   // What the attention of DeepSeek multiplies its softmax scale by: the squared magnitude that
@@ -38,6 +38,7 @@ class RopeFields {
   const Json* find(std::string_view key) const;
   const Json* find(std::string_view key, const Json* flat) const;
   std::optional<double> number_of(std::string_view key, const Json* value) const;
+  RopeSpec make_divided(int n_rot, bool interleaved) const;
   double rotary_share(double default_share) const;
   std::string read_type() const;
   void check_keys() const;

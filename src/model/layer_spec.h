@@ -50,7 +50,12 @@ struct GatedDeltaSpec {
   int d_value = 0;
   int conv_width = 0;  // at most kMaxConvWidth
   GateActivation output_gate = GateActivation::Silu;
+  // Which key head value head j shares: j mod n_key_heads, or j / (value heads of a key head).
+  bool heads_alternate = false;
 
+  int key_head_of(int value_head) const {
+    return heads_alternate ? value_head % n_key_heads : value_head / (n_value_heads / n_key_heads);
+  }
   int key_dim() const { return n_key_heads * d_key; }
   int value_dim() const { return n_value_heads * d_value; }
   int conv_dim() const { return 2 * key_dim() + value_dim(); }

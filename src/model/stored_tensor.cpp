@@ -1,6 +1,7 @@
 #include "model/stored_tensor.h"
 
 #include "base/error.h"
+#include "base/portable_math.h"
 #include "quant/codec.h"
 #include "quant/interleave.h"
 
@@ -101,6 +102,9 @@ std::vector<float> StoredVector::decode(const std::byte* bytes) const {
     for (std::int64_t i = 0; i < size; ++i)
       decode_floats(dtype, bytes + (first + i * step) * element, 1,
                     &values[static_cast<std::size_t>(i)]);
+  }
+  if (are_negated_exps) {
+    for (float& value : values) value = static_cast<float>(portable::log(-double{value}));
   }
   if (factor != 1) {
     for (float& value : values) value *= factor;

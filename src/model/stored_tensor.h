@@ -52,7 +52,8 @@ struct StoredMatrix {
 std::string describe(const StoredMatrix& matrix);
 
 // A vector of `size` numbers in a plain float type. When they are loaded each is multiplied by
-// `factor`, and then `shift` is added: 1 for the norms that a checkpoint stores zero-centred.
+// `factor`, and then `shift` is added: 1 for the norms that a checkpoint stores zero-centred. With
+// `are_negated_exps` -exp(x) is stored of each number x.
 // Number i is number first + i * step of the extent: of biases stored as gate, up, gate, up, ...
 // every other one.
 struct StoredVector {
@@ -61,6 +62,7 @@ struct StoredVector {
   std::int64_t size = 0;
   Extent data{};
   float factor = 1, shift = 0;
+  bool are_negated_exps = false;
   std::int64_t columns = 0;  // a matrix of rows of this many values, in memory column by column
   std::int64_t first = 0, step = 1;
 

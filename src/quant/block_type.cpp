@@ -60,6 +60,12 @@ std::optional<BlockType> block_type_of_gguf(std::uint32_t id) {
   return std::nullopt;
 }
 
+std::optional<BlockType> parse_block_type(std::string_view name) {
+  for (const Row& row : kTypes)
+    if (row.type != BlockType::None && row.name == name) return row.type;
+  return std::nullopt;
+}
+
 std::uint32_t gguf_id(BlockType type) {
   return row_of(type).id;
 }

@@ -48,5 +48,6 @@ std::string_view block_type_name(BlockType type);  // "q4_k"; empty for None
 // no blocks (F32, ...) and for numbers that are not known.
 std::optional<BlockType> block_type_of_gguf(std::uint32_t id);
 std::uint32_t gguf_id(BlockType type);
+std::optional<BlockType> parse_block_type(std::string_view name);  // by block_type_name()
 
 }  // namespace moeflux

@@ -128,6 +128,9 @@ class Repacker {
           });
         }
         return;
+      case Packing::Nvfp4Blocks:
+        unpack_nvfp4();
+        return copy_biases_of_rows();
     }
   }
 
@@ -240,6 +243,28 @@ class Repacker {
     }
   }
 
+  // Four scales for 16 numbers each, then their codes: number j of the 16 in the lower half of byte
+  // j, number 8 + j in the upper one.
+  void unpack_nvfp4() {
+    constexpr BlockShape kBlock = {.values = 64, .bytes = 36};
+    const std::int64_t n_blocks = to_.cols / kBlock.values;
+    for (std::int64_t i = 0; i < n(); ++i) {
+      const std::byte* in = from_.data + stored(i) * n_blocks * kBlock.bytes;
+      std::byte* out = data(i);
+      for (std::int64_t b = 0; b < n_blocks; ++b, in += kBlock.bytes) {
+        std::memcpy(scale(i, 4 * b), in, 4);
+        for (int s = 0; s < 4; ++s) {
+          const std::byte* codes = in + 4 + 8 * s;
+          for (int j = 0; j < 4; ++j, ++out) {
+            out[0] = (codes[2 * j] & std::byte{15}) | (codes[2 * j + 1] << 4);
+            out[4] = (codes[2 * j] >> 4) | (codes[2 * j + 1] & std::byte{0xF0});
+          }
+          out += 4;
+        }
+      }
+    }
+  }
+
   void spread_rows() {
     spread([&](std::int64_t row, std::int64_t g) {
       return how_.has_one_scale ? 0 : row * n_stored_groups_ + g;
@@ -311,6 +336,8 @@ std::string_view packing_name(Packing packing) {
       return "packed";
     case Packing::SignedBytes:
       return "signed";
+    case Packing::Nvfp4Blocks:
+      return "gguf";
   }
   return "";
 }
@@ -372,6 +399,8 @@ PlaneBytes stored_bytes(const Repack& how, const WeightFormat& format, std::int6
     return plane_bytes(stored, rows, cols);
   }
   if (how.packing == Packing::Transposed) return plane_bytes(format, rows, cols);
+  if (how.packing == Packing::Nvfp4Blocks)
+    return bytes(rows * cols / 64 * 36, 0, bias_bytes(format, rows, cols));
   const std::int64_t n = groups_of(cols, how.stored_group);
   const std::int64_t n_scales = how.has_one_scale ? 1 : n * rows;
   const bool has_biases = how.packing == Packing::Gptq && format.zero == AffineZero::Bias;

@@ -18,6 +18,7 @@
 //                [R * b / 32, n] dwords along R
 //   SignedBytes  data: [R, C] signed bytes; scales: [R, n]; zero points, if any: [R, n] signed
 //   bytes
+//   Nvfp4Blocks  data: rows of blocks of NVFP4 as GGUF has them, scales inside; biases: of Fp4
 // With has_one_scale there is a single scale, and a single zero point of SignedBytes.
 #pragma once
 
@@ -31,7 +32,15 @@
 
 namespace moeflux {
 
-enum class Packing : std::uint8_t { Rows, Transposed, Gptq, Awq, PackedRows, SignedBytes };
+enum class Packing : std::uint8_t {
+  Rows,
+  Transposed,
+  Gptq,
+  Awq,
+  PackedRows,
+  SignedBytes,
+  Nvfp4Blocks,
+};
 std::string_view packing_name(Packing packing);  // "gptq"; empty for Rows
 
 // Rows [first + i * stride, + take) for i = 0 .. count - 1.

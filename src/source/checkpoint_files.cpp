@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kSuffix = ".safetensors";
+constexpr std::string_view kSuffix = ".safetensors", kGgufSuffix = ".gguf";
 constexpr int kMaxShards = 100'000;
 
 // Takes the digits at the end of `text` off it.
@@ -36,8 +36,9 @@ struct NumberedName {
 };
 
 std::optional<NumberedName> split_numbered(std::string_view name) {
-  if (!name.ends_with(kSuffix)) return std::nullopt;
-  std::string_view rest = name.substr(0, name.size() - kSuffix.size());
+  const std::string_view suffix = name.ends_with(kSuffix) ? kSuffix : kGgufSuffix;
+  if (!name.ends_with(suffix)) return std::nullopt;
+  std::string_view rest = name.substr(0, name.size() - suffix.size());
   const auto count = take_number(rest);
   constexpr std::string_view kOf = "-of-";
   if (!count || !rest.ends_with(kOf)) return std::nullopt;
@@ -129,6 +130,15 @@ std::optional<ShardNumber> parse_shard_number(std::string_view name) {
   return split->number;
 }
 
+std::vector<std::string> shard_set(const std::string& name) {
+  const auto split = split_numbered(name);
+  if (!split) return {name};
+  std::vector<std::string> names;
+  for (int i = 1; i <= split->number.count; ++i)
+    names.push_back(fmt::format("{}{:0{}}{}", split->stem, i, split->index_width, split->tail));
+  return names;
+}
+
 std::vector<std::string> list_files(const std::string& directory) {
   std::vector<std::string> names;
   std::error_code error;
@@ -153,9 +163,7 @@ void check_shards_complete(const std::string& directory, const std::vector<std::
   for (const std::string& name : names) {
     const auto split = split_numbered(name);
     if (!split) continue;
-    for (int i = 1; i <= split->number.count; ++i) {
-      const std::string want =
-          fmt::format("{}{:0{}}{}", split->stem, i, split->index_width, split->tail);
+    for (const std::string& want : shard_set(name)) {
       if (!std::binary_search(names.begin(), names.end(), want)) {
         fail(Errc::NotFound, "{}: the shard {} is missing; the download is incomplete", directory,
              want);
@@ -200,6 +208,8 @@ TextAssets find_text_assets(const std::vector<std::string>& directories) {
   text.tokenizer_bin = find_file(directories, "tokenizer.bin");
   text.vocab_bin = find_file(directories, "vocab.bin");
   text.tiktoken_model = find_file(directories, "tiktoken.model");
+  text.gguf = find_file(directories, "tokenizer.gguf");
+  if (!text.gguf.empty()) text.gguf_bytes = File(text.gguf).size();
   text.chat_template = find_chat_template(directories, text.tokenizer_config);
   return text;
 }

@@ -17,12 +17,15 @@ namespace moeflux {
 // A name that stays inside its directory: no separators, not "." or "..".
 bool is_plain_file_name(std::string_view name);
 
-// "model-00002-of-00005.safetensors" is shard 2 of 5.
+// "model-00002-of-00005.safetensors" is shard 2 of 5, and so with ".gguf".
 struct ShardNumber {
   int index = 0;
   int count = 0;
 };
 std::optional<ShardNumber> parse_shard_number(std::string_view name);
+// The names of all shards of the set that `name` is one of, itself included; of another name
+// itself.
+std::vector<std::string> shard_set(const std::string& name);
 
 // The sorted names of a directory's regular files; throws Error when it cannot be read.
 std::vector<std::string> list_files(const std::string& directory);

@@ -43,9 +43,12 @@ SourceFile open_data(const std::string& directory, const ContainerFile& file) {
 void add_tensors(ModelSource& source, const ContainerManifest& manifest,
                  std::vector<Record>& records) {
   for (const ContainerTensor& t : manifest.tensors) {
-    source.add_tensor(
-        t.name,
-        {.dtype = t.dtype, .shape = t.shape, .file = t.file, .offset = t.offset, .bytes = t.bytes});
+    source.add_tensor(t.name, {.dtype = t.dtype,
+                               .blocks = t.blocks,
+                               .shape = t.shape,
+                               .file = t.file,
+                               .offset = t.offset,
+                               .bytes = t.bytes});
     if (t.bytes > 0) records.push_back({{t.file, t.offset, t.bytes}, t.checksum, t.name});
   }
 }
@@ -63,6 +66,7 @@ void add_bank(ModelSource& source, const ContainerBank& bank,
   const auto n = static_cast<std::uint64_t>(bank.n_experts);
   for (const ContainerPlane& plane : bank.planes) {
     TensorInfo tensor{.dtype = plane.dtype,
+                      .blocks = plane.blocks,
                       .shape = plane.shape,
                       .file = bank.file,
                       .offset = plane.offset,

@@ -67,13 +67,19 @@ std::uint64_t aligned_count(const JsonFields& fields, std::string_view key,
   return value;
 }
 
-DType read_dtype(const JsonFields& fields) {
+template <class Entry>
+void read_dtype(const JsonFields& fields, Entry& entry) {
   const std::string name = fields.string("dtype");
+  if (const auto blocks = parse_block_type(name)) {
+    entry.dtype = DType::U8;
+    entry.blocks = *blocks;
+    return;
+  }
   const auto dtype = parse_dtype(name);
   if (!dtype) {
     fail(Errc::BadInput, "{}: \"{}\" is no known dtype", fields.origin(), name.substr(0, 80));
   }
-  return *dtype;
+  entry.dtype = *dtype;
 }
 
 std::vector<std::int64_t> read_shape(const JsonFields& fields) {
@@ -91,14 +97,15 @@ std::vector<std::int64_t> read_shape(const JsonFields& fields) {
 // Of a tensor or a plane: dtype, shape, offset and bytes, which must agree.
 template <class Entry>
 void read_place(const JsonFields& fields, std::uint64_t alignment, Entry& entry) {
-  entry.dtype = read_dtype(fields);
+  read_dtype(fields, entry);
   entry.shape = read_shape(fields);
   entry.offset = aligned_count(fields, "offset", alignment);
   entry.bytes = byte_count(fields, "bytes");
-  const std::uint64_t needed = tensor_bytes(entry.dtype, entry.shape, fields.origin());
+  const std::uint64_t needed =
+      tensor_bytes(entry.dtype, entry.blocks, entry.shape, fields.origin());
   if (entry.bytes != needed) {
     fail(Errc::BadInput, "{}: has {} bytes, but {} {} needs {}", fields.origin(), entry.bytes,
-         dtype_name(entry.dtype), shape_text(entry.shape), needed);
+         element_name(entry.dtype, entry.blocks), shape_text(entry.shape), needed);
   }
 }
 
@@ -352,11 +359,12 @@ Json bank_json(const ContainerBank& bank) {
                {"first_checksum", bank.first_checksum},
                {"planes", Json::array()}};
   for (const ContainerPlane& plane : bank.planes) {
-    Json& entry = json["planes"].emplace_back(Json{{"tensor", plane.tensor},
-                                                   {"dtype", dtype_name(plane.dtype)},
-                                                   {"shape", shape_json(plane.shape)},
-                                                   {"offset", plane.offset},
-                                                   {"bytes", plane.bytes}});
+    Json& entry =
+        json["planes"].emplace_back(Json{{"tensor", plane.tensor},
+                                         {"dtype", element_name(plane.dtype, plane.blocks)},
+                                         {"shape", shape_json(plane.shape)},
+                                         {"offset", plane.offset},
+                                         {"bytes", plane.bytes}});
     if (plane.is_interleaved) entry["panels"] = true;
   }
   return json;
@@ -378,15 +386,26 @@ int ContainerManifest::version() const {
                     [&](std::string_view suffix) { return plane.tensor.ends_with(suffix); });
     return is_named || (plane.tensor.ends_with(".scales") && plane.dtype == DType::U8);
   };
-  const bool any = std::any_of(banks.begin(), banks.end(), [&](const ContainerBank& bank) {
-    return std::any_of(bank.planes.begin(), bank.planes.end(), is_new);
-  });
-  return any ? kContainerVersion : 2;
+  const auto any_plane = [&](const auto& is_one) {
+    return std::any_of(banks.begin(), banks.end(), [&](const ContainerBank& bank) {
+      return std::any_of(bank.planes.begin(), bank.planes.end(), is_one);
+    });
+  };
+  const auto has_blocks = [](const auto& entry) { return entry.blocks != BlockType::None; };
+  if (any_plane(has_blocks) || std::any_of(tensors.begin(), tensors.end(), has_blocks))
+    return kContainerVersion;
+  return any_plane(is_new) ? 3 : 2;
 }
 
-std::uint64_t tensor_bytes(DType dtype, std::span<const std::int64_t> shape,
+std::string_view element_name(DType dtype, BlockType blocks) {
+  return blocks == BlockType::None ? dtype_name(dtype) : block_type_name(blocks);
+}
+
+std::uint64_t tensor_bytes(DType dtype, BlockType blocks, std::span<const std::int64_t> shape,
                            const std::string& what) {
-  std::uint64_t bytes = dtype_size(dtype);
+  const bool has_blocks = blocks != BlockType::None;
+  const BlockShape block = block_shape(blocks);
+  std::uint64_t bytes = has_blocks ? static_cast<std::uint64_t>(block.bytes) : dtype_size(dtype);
   std::uint64_t widest = bytes;  // zero counts as one, so that no order of sizes hides an overflow
   for (const std::int64_t n : shape) {
     const auto size = static_cast<std::uint64_t>(n);
@@ -396,7 +415,12 @@ std::uint64_t tensor_bytes(DType dtype, std::span<const std::int64_t> shape,
     }
     bytes *= size;
   }
-  return bytes;
+  if (!has_blocks) return bytes;
+  if (shape.empty() || shape.back() % block.values != 0) {
+    fail(Errc::BadInput, "{}: rows of {} are no whole blocks of {}", what, shape_text(shape),
+         block.values);
+  }
+  return bytes / static_cast<std::uint64_t>(block.values);
 }
 
 ContainerManifest parse_manifest(std::string_view json, const std::string& origin) {
@@ -437,7 +461,7 @@ std::string manifest_text(const ContainerManifest& manifest) {
       {"banks", Json::array()}};
   for (const ContainerFile& file : manifest.files) json["files"].push_back(file_json(file));
   for (const ContainerTensor& tensor : manifest.tensors) {
-    json["tensors"][tensor.name] = {{"dtype", dtype_name(tensor.dtype)},
+    json["tensors"][tensor.name] = {{"dtype", element_name(tensor.dtype, tensor.blocks)},
                                     {"shape", shape_json(tensor.shape)},
                                     {"file", tensor.file},
                                     {"offset", tensor.offset},
@@ -460,14 +484,15 @@ std::string container_fingerprint(const ContainerManifest& manifest,
             [](const auto* a, const auto* b) { return a->name < b->name; });
   ChecksumStream stream;
   for (const ContainerTensor* tensor : tensors) {
-    stream.add(fmt::format("{} {} {} {}\n", tensor->name, dtype_name(tensor->dtype),
-                           shape_text(tensor->shape), checksum_text(tensor->checksum)));
+    stream.add(fmt::format("{} {} {} {}\n", tensor->name,
+                           element_name(tensor->dtype, tensor->blocks), shape_text(tensor->shape),
+                           checksum_text(tensor->checksum)));
   }
   for (const ContainerBank& bank : manifest.banks) {
     for (const ContainerPlane& plane : bank.planes) {
-      stream.add(fmt::format("{} {} {} {}{}\n", plane.tensor, dtype_name(plane.dtype),
-                             shape_text(plane.shape), plane.offset,
-                             plane.is_interleaved ? " panels" : ""));
+      stream.add(fmt::format("{} {} {} {}{}\n", plane.tensor,
+                             element_name(plane.dtype, plane.blocks), shape_text(plane.shape),
+                             plane.offset, plane.is_interleaved ? " panels" : ""));
     }
   }
   stream.add(checksums_file(checksums));

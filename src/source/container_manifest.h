@@ -11,10 +11,12 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "quant/block_type.h"
 
 namespace moeflux {
 
-inline constexpr int kContainerVersion = 3;              // 1: without tiles; 2: no planes of below
+// 1: without tiles; 2: no formats besides affine, plain and FP8 in squares; 3: no blocks of GGUF
+inline constexpr int kContainerVersion = 4;
 inline constexpr std::uint64_t kRecordAlignment = 4096;  // of records, stripes and dense tensors
 inline constexpr std::uint64_t kPlaneAlignment = 64;     // of planes in a record
 inline constexpr std::uint64_t kMaxContainerRecords = 1u << 23;
@@ -36,6 +38,7 @@ struct ContainerFile {
 struct ContainerTensor {  // outside of the banks
   std::string name;
   DType dtype = DType::F32;
+  BlockType blocks = BlockType::None;  // as of TensorInfo
   std::vector<std::int64_t> shape;
   int file = 0;
   std::uint64_t offset = 0;
@@ -51,6 +54,7 @@ struct ContainerPlane {
   std::uint64_t offset = 0;         // in the record
   std::uint64_t bytes = 0;
   bool is_interleaved = false;  // of an affine matrix: see quant/interleave.h
+  BlockType blocks = BlockType::None;
 };
 
 struct ContainerBank {
@@ -96,8 +100,10 @@ std::string checksums_file(std::span<const std::uint64_t> checksums);
 std::vector<std::uint64_t> read_checksums(const std::string& path, std::uint64_t n);
 
 // Bytes of a tensor without gaps; throws Error for a shape that no file can hold.
-std::uint64_t tensor_bytes(DType dtype, std::span<const std::int64_t> shape,
+std::uint64_t tensor_bytes(DType dtype, BlockType blocks, std::span<const std::int64_t> shape,
                            const std::string& what);
+// "BF16", and "q4_k" of a tensor in blocks.
+std::string_view element_name(DType dtype, BlockType blocks);
 
 constexpr std::uint64_t round_up_to(std::uint64_t bytes, std::uint64_t alignment) {
   return (bytes + alignment - 1) / alignment * alignment;

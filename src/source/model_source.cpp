@@ -44,9 +44,11 @@ namespace {
 // Far above any real tensor, and low enough that sums and small multiples of sizes cannot overflow.
 constexpr std::int64_t kMaxDimension = std::int64_t{1} << 40;
 
-// Bytes of a tensor without gaps. Zero dimensions count as one for the overflow check, so that no
-// order of dimensions lets an absurd shape through.
-std::uint64_t checked_bytes(const std::string& file, const std::string& name, const TensorInfo& t) {
+}  // namespace
+
+// Zero dimensions count as one for the overflow check, so that no order of dimensions lets an
+// absurd shape through.
+std::uint64_t stored_bytes(const std::string& file, const std::string& name, const TensorInfo& t) {
   const BlockShape block =
       t.blocks == BlockType::None
           ? BlockShape{.values = 1, .bytes = static_cast<std::int64_t>(dtype_size(t.dtype))}
@@ -68,6 +70,8 @@ std::uint64_t checked_bytes(const std::string& file, const std::string& name, co
   }
   return bytes / static_cast<std::uint64_t>(block.values);
 }
+
+namespace {
 
 // Bytes from the first element to the last one, gaps between slices included.
 bool checked_span(const TensorInfo& t, std::uint64_t& span) {
@@ -178,7 +182,7 @@ void ModelSource::set_records(std::vector<Record> records) {
 void ModelSource::add_tensor(const std::string& name, TensorInfo tensor) {
   MOEFLUX_ASSERT(tensor.file >= 0 && tensor.file < n_files());
   const SourceFile& in = file(tensor.file);
-  const std::uint64_t needed = checked_bytes(in.path(), name, tensor);
+  const std::uint64_t needed = stored_bytes(in.path(), name, tensor);
   if (tensor.bytes != needed) {
     fail(Errc::BadInput, "{}: tensor \"{}\" has {} bytes, but {} {} needs {}", in.path(), name,
          tensor.bytes, dtype_name(tensor.dtype), shape_text(tensor.shape), needed);
@@ -226,13 +230,15 @@ std::string_view layout_name(ModelSource::Layout layout) {
       return "flash-moe";
     case ModelSource::Layout::Container:
       return "container";
+    case ModelSource::Layout::Gguf:
+      return "gguf";
   }
   return "?";
 }
 
 std::optional<ModelSource::Layout> parse_layout(std::string_view name) {
   using enum ModelSource::Layout;
-  for (const ModelSource::Layout layout : {Safetensors, Mlx, FlashMoe, Container}) {
+  for (const ModelSource::Layout layout : {Safetensors, Mlx, FlashMoe, Container, Gguf}) {
     if (layout_name(layout) == name) return layout;
   }
   return std::nullopt;

@@ -1,7 +1,7 @@
 // A checkpoint as an index: its config, where each tensor lies, and its text files. Every layout
-// (Hugging Face and MLX safetensors, the flash-moe directory, our own container) is opened into
-// this one type by its own reader; nothing after it knows the layout. Immutable after open, safe to
-// share between threads.
+// (Hugging Face and MLX safetensors, GGUF, the flash-moe directory, our own container) is opened
+// into this one type by its own reader; nothing after it knows the layout. Immutable after open,
+// safe to share between threads.
 //
 // Invariant, established by add_tensor(): every tensor lies inside its file and has exactly the
 // bytes its shape needs.
@@ -128,6 +128,8 @@ struct TextAssets {
   std::string tokenizer_bin;  // original moeflux: BPET
   std::string vocab_bin;      // original moeflux: decode only
   std::string tiktoken_model;
+  std::string gguf;               // a GGUF file that has a vocabulary
+  std::uint64_t gguf_bytes = 0;  // of its header
   // chat_template.jinja, else tokenizer_config's "chat_template" (string or list of {name,
   // template}), else chat_template.json; null when there is none.
   Json chat_template;
@@ -156,7 +158,7 @@ struct TextRecord {
 
 class ModelSource {
  public:
-  enum class Layout { Safetensors, Mlx, FlashMoe, Container };
+  enum class Layout { Safetensors, Mlx, FlashMoe, Container, Gguf };
 
   ModelSource(std::string path, Layout layout)
       : path_(std::move(path)), layout_(layout), conventions_(layout) {}
@@ -237,8 +239,13 @@ std::optional<ModelSource::Layout> parse_layout(std::string_view name);
 // "[64, 2048]", for messages.
 std::string shape_text(std::span<const std::int64_t> shape);
 
-// Opens a checkpoint directory (or a single .safetensors file) of any known layout, recognised by
-// what it holds. Throws Error naming the path and what is wrong with it.
+// Bytes of a tensor's elements by its type and shape, without gaps; throws Error naming file and
+// tensor for a shape that no file can hold.
+std::uint64_t stored_bytes(const std::string& file, const std::string& name,
+                           const TensorInfo& tensor);
+
+// Opens a checkpoint directory (or a single .safetensors or .gguf file) of any known layout,
+// recognised by what it holds. Throws Error naming the path and what is wrong with it.
 std::shared_ptr<const ModelSource> open_source(const std::string& path);
 
 }  // namespace moeflux

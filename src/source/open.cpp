@@ -5,6 +5,7 @@
 #include "source/checkpoint_files.h"
 #include "source/container.h"
 #include "source/flash_moe.h"
+#include "source/gguf.h"
 #include "source/model_source.h"
 #include "source/safetensors.h"
 
@@ -12,13 +13,8 @@ namespace moeflux {
 namespace {
 
 constexpr const char* kWanted =
-    "expected model.safetensors, model-*-of-*.safetensors shards, a container with moeflux.json, "
-    "or a flash-moe directory with model_weights.bin";
-
-[[noreturn]] void refuse_gguf(const std::string& path) {
-  fail(Errc::Unsupported, "{}: GGUF is not supported yet; use the safetensors or MLX release",
-       path);
-}
+    "expected model.safetensors, model-*-of-*.safetensors shards, a .gguf file, a container with "
+    "moeflux.json, or a flash-moe directory with model_weights.bin";
 
 [[noreturn]] void refuse_pickle(const std::string& path) {
   fail(Errc::Unsupported,
@@ -32,10 +28,11 @@ bool is_pickle(const std::string& name) {
 
 std::shared_ptr<const ModelSource> open_file(const std::string& path) {
   if (path.ends_with(".safetensors")) return open_safetensors_file(path);
-  if (path.ends_with(".gguf")) refuse_gguf(path);
+  if (is_gguf_name(path)) return open_gguf_file(path);
   const std::string name = std::filesystem::path(path).filename().string();
   if (is_pickle(name)) refuse_pickle(path);
-  fail(Errc::BadInput, "{}: not a checkpoint: give a directory or a .safetensors file", path);
+  fail(Errc::BadInput, "{}: not a checkpoint: give a directory, a .safetensors or a .gguf file",
+       path);
 }
 
 // Says what a directory without a checkpoint does hold.
@@ -49,7 +46,10 @@ std::shared_ptr<const ModelSource> open_file(const std::string& path) {
     return [suffix](const std::string& name) { return name.ends_with(suffix); };
   };
   if (const std::string name = any(ends_with(".gguf")); !name.empty()) {
-    refuse_gguf(directory + "/" + name);
+    fail(Errc::NotFound,
+         "{}: has {}, which is no model by itself (a projector of images, or a part "
+         "without the first one)",
+         directory, name);
   }
   if (const std::string name = any(is_pickle); !name.empty()) refuse_pickle(directory + "/" + name);
   if (const std::string name = any(ends_with(".safetensors")); !name.empty()) {
@@ -83,6 +83,7 @@ std::shared_ptr<const ModelSource> open_source(const std::string& path) {
   // The extraction for flash-moe may lie beside the files it was made from.
   if (holds_flash_moe(path)) return open_flash_moe(path);
   if (holds_safetensors(path)) return open_safetensors_directory(path);
+  if (holds_gguf(path)) return open_gguf_directory(path);
   explain_no_model(path);
 }
 

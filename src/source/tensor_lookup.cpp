@@ -324,8 +324,22 @@ Found take_bytes(const Request& want, const Named& weight) {
 Found take_blocks(const Request& want, const Named& weight) {
   need_shape(want, weight, want.rows, want.cols);
   Found found;
-  found.matrix.format = {.kind = WeightKind::Block, .blocks = weight.info->blocks};
   found.matrix.data = take_plane(want, *weight.info, found.strides.data);
+  const std::string scale_name = want.module + ".scale";
+  if (!has_tensor(want.source, scale_name)) {
+    found.matrix.format = {.kind = WeightKind::Block, .blocks = weight.info->blocks};
+    return found;
+  }
+  if (weight.info->blocks != BlockType::NVFP4) {
+    fail(Errc::Unsupported, "{}: tensor \"{}\": a scale of {} weights is not supported",
+         want.source.path(), scale_name, block_type_name(weight.info->blocks));
+  }
+  const Named scale = need(want, scale_name, needs(weight));
+  need_dtype(want, scale, {DType::F32});
+  found.matrix.biases = take_number(want, scale, found.strides.biases);
+  found.matrix.format = {
+      .kind = WeightKind::Fp4, .group = 16, .scale_dtype = DType::F8E4M3, .has_tensor_scale = true};
+  set_repack(want, found, {.packing = Packing::Nvfp4Blocks});
   return found;
 }
 

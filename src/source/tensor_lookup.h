@@ -32,6 +32,7 @@ bool has_module(const ModelSource& source, const std::string& module);
 //                             tensor, per row or in blocks
 //     U8, I8 [rows, cols / 2] FP4: with .weight_scale and .weight_scale_2 nvfp4, with .scale mxfp4
 //     I8                      with .weight_scale (and .weight_zero_point)
+//     blocks of GGUF          as they are; NVFP4 with .scale as FP4
 //   <module>.weight_packed    compressed-tensors: I32 integers, U8 FP4
 //   <module>.qweight          GPTQ or AWQ
 //   <module>_blocks           mxfp4 [rows, cols / 32, 16] with <module>_scales

@@ -150,12 +150,14 @@ struct Delta {
     return out;
   }
   std::vector<double> query(std::int64_t i, int h) const {
-    const int key_head = h / (spec.n_value_heads / spec.n_key_heads);
+    const int key_head =
+        spec.heads_alternate ? h % spec.n_key_heads : h / (spec.n_value_heads / spec.n_key_heads);
     return normalized(&qkv[i * spec.conv_dim() + key_head * spec.d_key],
                       1 / std::sqrt(static_cast<double>(spec.d_key)));
   }
   std::vector<double> key(std::int64_t i, int h) const {
-    const int key_head = h / (spec.n_value_heads / spec.n_key_heads);
+    const int key_head =
+        spec.heads_alternate ? h % spec.n_key_heads : h / (spec.n_value_heads / spec.n_key_heads);
     return normalized(&qkv[i * spec.conv_dim() + spec.key_dim() + key_head * spec.d_key], 1);
   }
   double value(std::int64_t i, int h, int c) const {
@@ -294,6 +296,11 @@ GatedDeltaSpec spec(int key_heads, int value_heads, int d_key, int d_value,
           .output_gate = gate};
 }
 
+GatedDeltaSpec alternating(GatedDeltaSpec spec) {
+  spec.heads_alternate = true;
+  return spec;
+}
+
 class DeltaRule : public testing::TestWithParam<GatedDeltaSpec> {};
 
 TEST_P(DeltaRule, AgainstTheRecurrence) {
@@ -338,11 +345,13 @@ TEST_P(DeltaRule, InPiecesIsTheSame) {
 INSTANTIATE_TEST_SUITE_P(Shapes, DeltaRule,
                          testing::Values(spec(1, 1, 1, 1), spec(2, 2, 16, 16),
                                          spec(2, 6, 16, 24, GateActivation::Sigmoid),
-                                         spec(1, 4, 33, 17), spec(2, 4, 128, 128)),
+                                         spec(1, 4, 33, 17), spec(2, 4, 128, 128),
+                                         alternating(spec(2, 6, 16, 16))),
                          [](const auto& test) {
                            const GatedDeltaSpec& s = test.param;
-                           return fmt::format("{}x{}heads{}by{}", s.n_key_heads, s.n_value_heads,
-                                              s.d_key, s.d_value);
+                           return fmt::format("{}x{}{}heads{}by{}", s.n_key_heads, s.n_value_heads,
+                                              s.heads_alternate ? "alternating" : "", s.d_key,
+                                              s.d_value);
                          });
 
 // Read-outs far below sqrt(eps): the norm's eps decides the result, and the L2 norm's eps matters

@@ -26,7 +26,7 @@ TEST(ErrorsTest, MissingModel) {
                  {"./no-such-model: no such model"});
   expect_failure(
       run_moeflux({"info", "nothing"}), 1,
-      {"nothing: no such model", "no directory", "no .safetensors file", "--models DIR"});
+      {"nothing: no such model", "no directory", "no .safetensors or .gguf file", "--models DIR"});
   expect_failure(
       run_moeflux({"run", "hi"}, {.text = "", .env = {{"MOEFLUX_MODEL", "/no/such/model"}}}), 1,
       {"/no/such/model"});
@@ -43,7 +43,7 @@ TEST(ErrorsTest, WhatLooksLikeAModelAndIsNone) {
     for (const std::string only : {"./nothing", "/data/x", "~/x", "model.safetensors", "model.gguf",
                                    "qwen3.6-35b", "llama3", "Qwen/Qwen3-30B-A3B"})
       expect_failure(run_moeflux({command, only}), 1, {only + ": no such model", "-m MODEL"});
-    expect_failure(run_moeflux({command, gguf, "Hi"}), 1, {gguf, "GGUF is not supported"});
+    expect_failure(run_moeflux({command, gguf, "Hi"}), 1, {gguf, "truncated or damaged"});
     expect_failure(run_moeflux({command, "--models", source_path("models"), "demo-mal", "Hi"}), 1,
                    {"'demo-mal' not found", "did you mean demo-mla?", "-m MODEL"});
   }
@@ -54,7 +54,7 @@ TEST(ErrorsTest, WhatLooksLikeAModelAndIsNone) {
   expect_failure(run_moeflux({"chat", "mixtral"}), 1, {"mixtral: no such model"});
   expect_failure(run_moeflux({"chat", "--resume", "mixtral", "name"}), 1,
                  {"mixtral: no such model"});
-  expect_failure(run_moeflux({"info", gguf}), 1, {"GGUF is not supported"});
+  expect_failure(run_moeflux({"info", gguf}), 1, {"truncated or damaged"});
   expect_failure(run_moeflux({"info", directory.write("notes.txt", "x")}), 1,
                  {"notes.txt: no such model: it is a file"});
   expect_failure(run_moeflux({"info", "-m", source_path("models/demo"), "other"}), 2,

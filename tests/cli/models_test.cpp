@@ -115,6 +115,40 @@ TEST_F(ModelsTest, RemovesAModel) {
   EXPECT_EQ(parse_json(run({"ls", "--json"}).out, "stdout").size(), 2u);
 }
 
+// A model in parts is one name, and its parts go together.
+TEST_F(ModelsTest, FilesOfGguf) {
+  fs::create_directories(home_.file("org"));
+  std::size_t n_parts = 0;
+  for (const auto& each : fs::directory_iterator(data_path("fixtures/gguf-qwen3moe"))) {
+    if (each.path().extension() != ".gguf") continue;
+    std::string name = each.path().filename().string();
+    fs::copy_file(each.path(), home_.file("org/tiny-" + name.substr(name.find('-') + 1)));
+    ++n_parts;
+  }
+  ASSERT_GT(n_parts, 1u);
+  fs::copy_file(data_path("fixtures/gguf-mixtral/model.gguf"), home_.file("mixtral-Q4.gguf"));
+  const Json json = parse_json(run({"ls", "--json"}).out, "stdout");
+  ASSERT_EQ(json.size(), 6u) << json;
+  EXPECT_EQ(json[4]["name"], "org");
+  EXPECT_EQ(json[4]["format"], "gguf");
+  EXPECT_EQ(json[3]["name"], "mixtral-Q4");
+  EXPECT_EQ(json[3]["family"], "mixtral");
+  for (const std::string& model :
+       {std::string("mixtral-q4"), home_.file("mixtral-Q4.gguf"), std::string("org")}) {
+    const Outcome answer = run({"run", model, "--raw", "-n", "4", "AB AB"});
+    EXPECT_EQ(answer.exit_code, 0) << answer.err;
+    const Json info = parse_json(run({"info", "--json", model}).out, "stdout");
+    EXPECT_EQ(info["layout"], "gguf");
+  }
+  const Outcome gone = run({"rm", "-y", "mixtral-Q4"});
+  EXPECT_EQ(gone.exit_code, 0) << gone.err;
+  EXPECT_FALSE(fs::exists(home_.file("mixtral-Q4.gguf")));
+  EXPECT_TRUE(fs::exists(home_.file("plain/config.json")));
+  fs::copy_file(data_path("fixtures/gguf-mixtral/model.gguf"), home_.file("org/other.gguf"));
+  EXPECT_EQ(run({"rm", "-y", "org/tiny"}).exit_code, 0);
+  EXPECT_EQ(std::distance(fs::directory_iterator(home_.file("org")), {}), 1);
+}
+
 TEST_F(ModelsTest, ALinkIsAllThatGoesOfALinkedModel) {
   fs::create_symlink(source_path("models/demo/config.json"), home_.file("plain/linked.json"));
   const Json json = parse_json(run({"rm", "-y", "--json", "linked"}).out, "stdout");

@@ -79,12 +79,44 @@ TEST_F(ModelCatalogTest, WhatCannotBeOpenedSaysWhy) {
   ASSERT_EQ(names(models),
             (std::vector<std::string>{"fine", "llama", "no-weights", "strange", "torn"}));
   EXPECT_EQ(models[0].problem, "");
-  EXPECT_NE(models[1].problem.find("GGUF is not supported"), std::string::npos);
+  EXPECT_NE(models[1].problem.find("inside of its header"), std::string::npos);
   EXPECT_NE(models[2].problem.find("no weights"), std::string::npos) << models[2].problem;
   EXPECT_NE(models[3].problem.find("\"t5\" is not supported"), std::string::npos)
       << models[3].problem;
   EXPECT_NE(models[4].problem, "");
   EXPECT_EQ(models[4].bytes, 2u);
+}
+
+TEST_F(ModelCatalogTest, FilesOfGguf) {
+  const std::string fixture = test::data_path("fixtures/gguf-qwen3moe");
+  const auto copy = [&](const std::string& from, const std::string& name) {
+    fs::create_directories(fs::path(directory_.file(name)).parent_path());
+    fs::copy_file(fixture + "/" + from, directory_.file(name));
+  };
+  int n_parts = 0;
+  for (const auto& entry : fs::directory_iterator(fixture)) {
+    const std::string part = entry.path().filename().string();
+    if (part.ends_with(".gguf")) copy(part, part), ++n_parts;
+  }
+  ASSERT_GT(n_parts, 1);
+  const std::string other = test::data_path("fixtures/gguf-mixtral/model.gguf");
+  write("alone/config.json", "{}");
+  fs::copy_file(other, directory_.file("alone/mixtral-Q4.gguf"));
+  write("org/many/config.json", "{}");
+  fs::copy_file(other, directory_.file("org/many/a.gguf"));
+  fs::copy_file(other, directory_.file("org/many/b.gguf"));
+  const std::vector<CatalogEntry> models = list_models(directory_.path());
+  ASSERT_EQ(names(models),
+            (std::vector<std::string>{"alone", "model", "org/many/a", "org/many/b"}));
+  for (const CatalogEntry& each : models) {
+    EXPECT_EQ(each.problem, "");
+    EXPECT_EQ(each.format, "gguf");
+    EXPECT_GT(each.bytes, 20'000u);
+  }
+  EXPECT_EQ(models[0].family, "mixtral");
+  EXPECT_EQ(models[1].family, "qwen3_moe");
+  EXPECT_EQ(models[2].path, directory_.path() + "/org/many/a.gguf");
+  EXPECT_EQ(find_model(models, "b").path, directory_.path() + "/org/many/b.gguf");
 }
 
 TEST_F(ModelCatalogTest, AMissingDirectoryIsAnError) {

@@ -71,6 +71,36 @@ void expect_experts(const MoeSpec& m, int n, int top_k, int d_expert) {
   EXPECT_FALSE(m.has_expert_bias || m.router.has_bias || m.router.scores_chosen);
 }
 
+// ---- llama
+
+TEST(Llama, Released) {
+  const ModelConfig c = read(test::kLlama31);
+  EXPECT_EQ(c.family, "llama");
+  expect_sizes(c, {4096, 128256, 32, 131072, 1e-5f});
+  expect_heads(attention(c, 31), {32, 8, 128, 128, 5e5});
+  EXPECT_FLOAT_EQ(attention(c).rope.inv_freq.back(),
+                  static_cast<float>(std::pow(5e5, -126.0 / 128) / 8));
+  EXPECT_EQ(attention(c).qk_norm, QkNorm::None);
+  EXPECT_FALSE(attention(c).has_bias || attention(c).rope.interleaved);
+  EXPECT_EQ(d_ff(c, 31), 14336);
+}
+
+TEST(Llama, Assumed) {
+  const ModelConfig c = assumed("llama");
+  expect_sizes(c, {4096, 32000, 32, 2048, 1e-6f});
+  expect_heads(attention(c), {32, 32, 128, 128, 1e4});
+  EXPECT_EQ(d_ff(c), 11008);
+}
+
+TEST(Llama, BiasesAndPairs) {
+  Json config = parse_json(test::kLlama31, "test");
+  config["attention_bias"] = true;
+  config["rope_interleave"] = true;
+  const ModelConfig c = read(config);
+  EXPECT_TRUE(attention(c).has_bias && attention(c).has_out_bias);
+  EXPECT_TRUE(attention(c).rope.interleaved);
+}
+
 // ---- mixtral
 
 TEST(Mixtral, Released) {

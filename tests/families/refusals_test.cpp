@@ -187,6 +187,9 @@ std::vector<Refusal> refusals() {
        kNo,
        {"partial_rotary_factor"}},
       {"MixtralNoExperts", m, set("num_local_experts", 0), kBad, {"experts is 0"}},
+      {"LlamaMlpBias", test::kLlama31, set("mlp_bias", true), kNo, {"mlp_bias"}},
+      {"LlamaActivation", test::kLlama31, set("hidden_act", "gelu"), kNo, {"hidden_act", "gelu"}},
+      {"LlamaWindow", test::kLlama31, set("sliding_window", 64), kNo, {"sliding_window"}},
       {"MixtralQkNorm", m, set("use_qk_norm", true), kNo, {"use_qk_norm"}},
       {"OlmoeHeadSize", o, set("head_dim", 64), kNo, {"head_dim", "64", "128"}},
       {"OlmoeClipZero", o, set("clip_qkv", 0), kBad, {"clip_qkv", "0"}},
@@ -259,8 +262,9 @@ INSTANTIATE_TEST_SUITE_P(Families, RefusedConfig, testing::ValuesIn(refusals()),
 
 TEST(Registry, UnknownModelTypes) {
   test::EditedSource source(test::fixture_path("qwen-ratio3"));
-  source.config()["model_type"] = "llama";
-  expect_error(Errc::Unsupported, {"llama", "qwen3_5_moe", "deepseek_v3", "kimi_k2", "config.json"},
+  source.config()["model_type"] = "falcon";
+  expect_error(Errc::Unsupported,
+               {"falcon", "qwen3_5_moe", "deepseek_v3", "kimi_k2", "config.json"},
                [&] { describe_model(*source.build()); });
   source.config().erase("model_type");
   expect_error(Errc::BadInput, {"model_type", "missing"}, [&] { describe_model(*source.build()); });

@@ -160,6 +160,38 @@ inline constexpr const char* kMinimaxM2 = R"({
   "vocab_size": 200064
 })";
 
+inline constexpr const char* kLlama31 = R"({
+  "architectures": ["LlamaForCausalLM"],
+  "model_type": "llama",
+  "attention_bias": false,
+  "attention_dropout": 0.0,
+  "bos_token_id": 128000,
+  "eos_token_id": [128001, 128008, 128009],
+  "hidden_act": "silu",
+  "hidden_size": 4096,
+  "initializer_range": 0.02,
+  "intermediate_size": 14336,
+  "max_position_embeddings": 131072,
+  "mlp_bias": false,
+  "num_attention_heads": 32,
+  "num_hidden_layers": 32,
+  "num_key_value_heads": 8,
+  "pretraining_tp": 1,
+  "rms_norm_eps": 1e-05,
+  "rope_scaling": {
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192,
+    "rope_type": "llama3"
+  },
+  "rope_theta": 500000.0,
+  "tie_word_embeddings": false,
+  "torch_dtype": "bfloat16",
+  "use_cache": true,
+  "vocab_size": 128256
+})";
+
 inline constexpr const char* kMixtral8x22B = R"({
   "architectures": ["MixtralForCausalLM"],
   "model_type": "mixtral",

@@ -46,6 +46,22 @@ TEST(RopeFields, TruncateOfYarn) {
   expect_refused(config, Errc::BadInput, {"truncate", "0"});
 }
 
+TEST(RopeFields, AFactorForEachFrequency) {
+  Json config{{"rope_theta", 10000}, {"rope_scaling", {{"rope_type", "factors"}}}};
+  std::vector<double> factors(32, 1.0);
+  factors[31] = 8;
+  config["rope_scaling"]["factors"] = factors;
+  const RopeSpec plain = rope_of(Json{{"rope_theta", 10000}}), divided = rope_of(config);
+  EXPECT_EQ(divided.inv_freq[0], plain.inv_freq[0]);
+  EXPECT_EQ(divided.inv_freq[31], plain.inv_freq[31] / 8);
+  EXPECT_EQ(divided.magnitude, 1);
+  for (const Json& bad : {Json(), Json(3), Json(std::vector<double>(31, 1.0)),
+                          Json(std::vector<double>(32, 0.0)), Json(std::vector<Json>(32, "x"))}) {
+    config["rope_scaling"]["factors"] = bad;
+    expect_refused(config, Errc::BadInput, {"factor"});
+  }
+}
+
 // As the attention of DeepSeek-V3 does: for every type but "default", whatever else is given.
 TEST(RopeFields, SoftmaxFactorOfScaledRopeOnly) {
   const double squared = 1.3688879454 * 1.3688879454;

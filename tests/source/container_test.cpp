@@ -132,7 +132,7 @@ TEST_F(ContainerTest, ADirectoryWithoutAManifestDoesNotOpen) {
 TEST_F(ContainerTest, HeadOfTheManifest) {
   refused({"\"format\""}, [](Json& m) { m["format"] = "other"; });
   refused(
-      {"version 4", "reads 1 to 3"}, [](Json& m) { m["version"] = 4; }, Errc::Unsupported);
+      {"version 5", "reads 1 to 4"}, [](Json& m) { m["version"] = 5; }, Errc::Unsupported);
   refused({"version"}, [](Json& m) { m["version"] = "1"; });
   refused({"fingerprint"}, [](Json& m) { m["fingerprint"] = "0123456789abcdef"; });
   refused({"fingerprint"}, [](Json& m) { m.erase("fingerprint"); });

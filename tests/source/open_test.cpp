@@ -36,8 +36,10 @@ TEST_F(OpenSource, OnlyAConfig) {
 
 TEST_F(OpenSource, Gguf) {
   dir_.write("model-q4.gguf", "GGUF");
-  expect_open_error(Errc::Unsupported, {"model-q4.gguf", "not supported yet"});
-  expect_open_error(Errc::Unsupported, {"model-q4.gguf", "not supported yet"}, "model-q4.gguf");
+  expect_open_error(Errc::BadInput, {"model-q4.gguf", "inside of its header"});
+  expect_open_error(Errc::BadInput, {"model-q4.gguf", "inside of its header"}, "model-q4.gguf");
+  std::filesystem::rename(dir_.file("model-q4.gguf"), dir_.file("mmproj-model.gguf"));
+  expect_open_error(Errc::NotFound, {"mmproj-model.gguf", "no model by itself"});
 }
 
 TEST_F(OpenSource, Pickles) {

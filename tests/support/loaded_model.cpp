@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "io/make_reader.h"
 #include "runtime/pass_memory.h"
+#include "source/gguf.h"
 #include "source/safetensors.h"
 
 namespace moeflux::test {
@@ -90,7 +91,9 @@ std::vector<std::string> golden_checkpoints(const std::string& directory) {
   };
   for (const auto& entry : std::filesystem::directory_iterator(directory)) {
     const std::string path = entry.path().string();
-    if (!file_exists(path + "/golden.safetensors") || !file_exists(path + "/config.json")) continue;
+    if (!file_exists(path + "/golden.safetensors")) continue;
+    if (holds_gguf(path)) names.push_back(entry.path().filename().string());
+    if (!file_exists(path + "/config.json")) continue;
     const Json config = read_json_file(path + "/config.json");
     if (is_read(config.value("model_type", ""))) names.push_back(entry.path().filename().string());
   }

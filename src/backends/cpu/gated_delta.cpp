@@ -133,7 +133,7 @@ void CpuBackend::gated_delta(const GatedDeltaOp& operands) {
   const auto run_task = [&](std::int64_t task, int worker) {
     const std::int64_t h = task / pieces;
     const std::int64_t first = task % pieces * columns;
-    const std::int64_t key_head = h / (s.n_value_heads / s.n_key_heads);
+    const std::int64_t key_head = s.key_head_of(static_cast<int>(h));
     const int n_columns = static_cast<int>(std::min<std::int64_t>(columns, s.d_value - first));
     float* state = op.state + h * s.d_key * s.d_value + first;
     float* piece = packed ? scratch(worker, std::int64_t{s.d_key} * n_columns) : state;

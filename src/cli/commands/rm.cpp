@@ -25,6 +25,7 @@
 #include "cli/options/model_options.h"
 #include "convert/output_file.h"
 #include "engine/model_catalog.h"
+#include "source/checkpoint_files.h"
 #include "source/container.h"
 
 namespace moeflux::cli {
@@ -39,6 +40,7 @@ struct RemovalPlan {
   std::uint64_t bytes = 0;           // that are freed, stripes included
   std::vector<std::string> stripes;  // files on other drives
   std::vector<std::string> kept;     // files the manifest names that are left: why
+  std::vector<std::string> files;    // of a model that is no directory, in their order
 };
 
 constexpr std::uint64_t kMaxManifestBytes = 64u << 20;
@@ -125,8 +127,12 @@ void remove_if_empty(const fs::path& directory) {
 
 // Throws Error(BadInput) when the model is not inside of `models`.
 RemovalPlan plan_removal(const std::string& models, const CatalogEntry& model) {
-  RemovalPlan plan{
-      .name = model.name, .path = model.path, .models = models, .stripes = {}, .kept = {}};
+  RemovalPlan plan{.name = model.name,
+                   .path = model.path,
+                   .models = models,
+                   .stripes = {},
+                   .kept = {},
+                   .files = {}};
   const fs::path path = fs::absolute(model.path).lexically_normal();
   const fs::path parent = fs::canonical(path.parent_path()), home = fs::canonical(models);
   if (parent != home && !is_inside(parent, home))
@@ -135,6 +141,13 @@ RemovalPlan plan_removal(const std::string& models, const CatalogEntry& model) {
   if (plan.is_link) return plan;
   if (fs::canonical(path) == home)
     fail(Errc::BadInput, "{}: is the directory of models itself; remove it by other means", models);
+  if (fs::is_regular_file(path)) {
+    for (const std::string& part : shard_set(path.filename().string())) {
+      plan.files.push_back((path.parent_path() / part).string());
+      plan.bytes += freed_by(plan.files.back());
+    }
+    return plan;
+  }
   for (const fs::directory_entry& each : fs::recursive_directory_iterator(path))
     plan.bytes += freed_by(each.path());
   add_stripes(plan);
@@ -146,6 +159,14 @@ RemovalPlan plan_removal(const std::string& models, const CatalogEntry& model) {
 // again.
 void remove_model(const RemovalPlan& plan) {
   if (plan.is_link) return remove_file(plan.path);
+  const auto leave_parent = [&] {
+    const fs::path parent = fs::canonical(fs::path(plan.path).parent_path());
+    if (parent != fs::canonical(plan.models)) remove_if_empty(parent);
+  };
+  if (!plan.files.empty()) {
+    for (auto file = plan.files.rbegin(); file != plan.files.rend(); ++file) remove_file(*file);
+    return leave_parent();
+  }
   const DirectoryLock lock(plan.path);
   for (const std::string& stripe : plan.stripes) {
     remove_file(stripe);
@@ -160,8 +181,7 @@ void remove_model(const RemovalPlan& plan) {
   std::stable_partition(inside.begin(), inside.end(), std::not_fn(is_last));
   for (const fs::path& path : inside) remove_tree(path);
   remove_tree(plan.path);
-  const fs::path parent = fs::canonical(fs::path(plan.path).parent_path());
-  if (parent != fs::canonical(plan.models)) remove_if_empty(parent);
+  leave_parent();
 }
 
 struct RmArguments {

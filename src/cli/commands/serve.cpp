@@ -20,6 +20,7 @@
 #include "server/dialects/errors.h"
 #include "server/http/http_server.h"
 #include "server/server_app.h"
+#include "source/gguf.h"
 
 namespace moeflux::cli {
 namespace {
@@ -76,7 +77,7 @@ std::string model_name(const ServeOptions& options, const std::string& path) {
   if (options.alias) return *options.alias;
   std::filesystem::path name = std::filesystem::path(path).lexically_normal();
   if (name.filename().empty()) name = name.parent_path();
-  return name.filename().empty() ? "model" : name.filename().string();
+  return name.filename().empty() ? "model" : gguf_model_name(name.filename().string());
 }
 
 void add_network_options(Command& command, ServeOptions& options) {

@@ -63,7 +63,6 @@ bool begins_like_path(std::string_view text) {
   return text == "." || text == ".." || text == "~";
 }
 
-// GGUF is not read, but whoever opens it says so best.
 bool is_model(const std::string& argument) {
   if (directory_exists(argument)) return true;
   const std::string kind = fs::path(argument).extension().string();
@@ -301,11 +300,12 @@ std::optional<std::string> find_named_model(const ModelOptions& options,
 void refuse_model(const ModelOptions& options, const std::string& argument) {
   if (file_exists(argument)) {
     fail(Errc::NotFound,
-         "{}: no such model: it is a file, and a model is a directory or a .safetensors file",
+         "{}: no such model: it is a file, and a model is a directory, a .safetensors or a .gguf "
+         "file",
          argument);
   }
   constexpr const char* kLookedFor =
-      "{}: no such model: there is no directory and no .safetensors file of that name";
+      "{}: no such model: there is no directory and no .safetensors or .gguf file of that name";
   if (begins_like_path(argument)) fail(Errc::NotFound, kLookedFor, argument);
   if (!options.models) {
     fail(Errc::NotFound, "{}, and no --models DIR to look for it by name",
@@ -348,7 +348,8 @@ ModelArgument take_model(const ModelOptions& options, const std::vector<std::str
 void add_model_argument_notes(Command& command) {
   command
       .note(
-          "The first argument is the model: a directory, a .safetensors file or a name in "
+          "The first argument is the model: a directory, a .gguf or .safetensors file, or a name "
+          "in "
           "--models.")
       .note(
           "It is text for the default model if it has a blank in it, ends like a sentence, is a "

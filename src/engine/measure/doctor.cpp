@@ -11,6 +11,7 @@
 #include "engine/measure/storage.h"
 #include "families/family.h"
 #include "io/uring_reader.h"
+#include "source/gguf.h"
 
 namespace moeflux {
 namespace {
@@ -35,7 +36,8 @@ std::string last_part(const std::string& path) {
   std::error_code error;
   const fs::path real = fs::canonical(path, error);
   const fs::path chosen = error ? fs::path(path) : real;
-  return chosen.has_filename() ? chosen.filename() : chosen.parent_path().filename();
+  return gguf_model_name(
+      (chosen.has_filename() ? chosen : chosen.parent_path()).filename().string());
 }
 
 // Messages name files with their directories, which are nobody's business.

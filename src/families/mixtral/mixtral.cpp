@@ -17,8 +17,8 @@ constexpr std::string_view kDefaults = R"({
 constexpr double kTheta = 1e6;
 
 // Of those that refuse_unread_keys asks about.
-constexpr std::array<std::string_view, 4> kKeysRead{"num_attention_heads", "num_key_value_heads",
-                                                    "head_dim", "sliding_window"};
+constexpr std::array<std::string_view, 5> kKeysRead{
+    "num_attention_heads", "num_key_value_heads", "head_dim", "sliding_window", "rope_interleave"};
 
 ModelConfig read_config(const ModelSource& source) {
   refuse_unread_keys(source, kKeysRead);
@@ -27,7 +27,8 @@ ModelConfig read_config(const ModelSource& source) {
   require_one_of(text, "hidden_act", {"silu"});
 
   AttentionSpec attention = read_heads(text);
-  attention.rope = RopeFields(text, kTheta).make_whole(attention.d_head);
+  attention.rope = RopeFields(text, kTheta)
+                       .make_whole(attention.d_head, text.boolean_or("rope_interleave", false));
   attention.window = read_window(text);
   const MoeSpec moe{.n_experts = read_expert_count(text, 8),
                     .top_k = size_field(text, "num_experts_per_tok"),

@@ -24,11 +24,11 @@ FfnSpec read_ffn(const JsonFields& text) {
 }
 
 // Of those that refuse_unread_keys asks about.
-constexpr std::array<std::string_view, 10> kKeysRead{
+constexpr std::array<std::string_view, 12> kKeysRead{
     "num_attention_heads",     "num_key_value_heads", "head_dim",
     "full_attention_interval", "attn_output_gate",    "layer_scale",
     "linear_num_key_heads",    "linear_key_head_dim", "linear_num_value_heads",
-    "linear_value_head_dim"};
+    "linear_value_head_dim",   "norms_include_one",   "linear_value_heads_alternate"};
 
 ModelConfig read_config(const ModelSource& source) {
   const JsonFields text = text_config(source);

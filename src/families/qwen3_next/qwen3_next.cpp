@@ -37,10 +37,11 @@ AttentionSpec read_attention(const JsonFields& text) {
 }
 
 // Of those that refuse_unread_keys asks about.
-constexpr std::array<std::string_view, 9> kKeysRead{
+constexpr std::array<std::string_view, 10> kKeysRead{
     "num_attention_heads",     "num_key_value_heads",    "head_dim",
     "full_attention_interval", "attention_bias",         "linear_num_key_heads",
-    "linear_key_head_dim",     "linear_num_value_heads", "linear_value_head_dim"};
+    "linear_key_head_dim",     "linear_num_value_heads", "linear_value_head_dim",
+    "norms_include_one"};
 
 ModelConfig read_config(const ModelSource& source) {
   refuse_unread_keys(source, kKeysRead);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -80,20 +81,53 @@ void BpeModel::add_merges(const std::vector<MergeRule>& merges, const std::strin
   }
 }
 
-void BpeModel::add_merges_by_id() {
+// Every way to put a token together of two others, at the token's rank; kNoMerge: not this one.
+template <class RankOf>
+void BpeModel::add_all_merges(RankOf rank_of) {
   std::vector<MergeTable::Entry> rules;
   index_.for_each([&](std::string_view text, TokenId id) {
+    const std::uint32_t rank = rank_of(id);
+    if (rank == MergeTable::kNoMerge) return;
     for (std::size_t cut = 1; cut < text.size(); ++cut) {
       const auto left = index_.find(text.substr(0, cut));
-      if (!left) continue;
+      if (!left || rank_of(*left) == MergeTable::kNoMerge) continue;
       const auto right = index_.find(text.substr(cut));
-      if (right) rules.push_back({*left, *right, static_cast<std::uint32_t>(id), id});
+      if (right && rank_of(*right) != MergeTable::kNoMerge)
+        rules.push_back({*left, *right, rank, id});
     }
   });
   merges_ = MergeTable(rules.size());
   for (const MergeTable::Entry& rule : rules) {
     merges_.put(rule);
   }
+}
+
+void BpeModel::add_merges_by_id() {
+  add_all_merges([](TokenId id) { return static_cast<std::uint32_t>(id); });
+}
+
+void BpeModel::add_merges_by_score(const std::vector<VocabEntry>& vocab,
+                                   const std::vector<float>& scores) {
+  MOEFLUX_ASSERT(vocab.size() == scores.size());
+  std::vector<std::size_t> order(vocab.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return scores[a] > scores[b]; });
+  TokenId max_id = 0;
+  for (const VocabEntry& entry : vocab) max_id = std::max(max_id, entry.id);
+  // Of equal scores neither comes first: then the leftmost pair does.
+  std::vector<std::uint32_t> ranks(static_cast<std::size_t>(max_id) + 1, MergeTable::kNoMerge);
+  std::uint32_t rank = 0;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    if (i > 0 && scores[order[i]] != scores[order[i - 1]]) ++rank;
+    ranks[static_cast<std::size_t>(vocab[order[i]].id)] = rank;
+  }
+  if (options_.byte_fallback) {
+    for (const TokenId byte : byte_token_)
+      if (byte >= 0) ranks[static_cast<std::size_t>(byte)] = MergeTable::kNoMerge;
+  }
+  if (unknown_) ranks[static_cast<std::size_t>(*unknown_)] = MergeTable::kNoMerge;
+  add_all_merges([&](TokenId id) { return ranks[static_cast<std::size_t>(id)]; });
 }
 
 // Characters the vocabulary does not have. Without a token for them they vanish, as they do in the
@@ -222,7 +256,8 @@ void BpeModel::merge_long(std::vector<TokenId>& ids, Scratch& scratch) const {
     Scratch::Symbol& left = symbol(best.at);
     if (left.id == kGone || left.next < 0) continue;
     Scratch::Symbol& right = symbol(left.next);
-    if (merges_.find(left.id, right.id).rank != best.rank) continue;  // another merge came first
+    const MergeTable::Entry& now = merges_.find(left.id, right.id);
+    if (now.rank != best.rank || now.result != best.result) continue;  // another came first
     left.id = best.result;
     right.id = kGone;
     left.next = right.next;

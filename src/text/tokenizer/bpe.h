@@ -152,6 +152,11 @@ class BpeModel {
   // as tiktoken does.
   void add_merges_by_id();
 
+  // Likewise the one with the highest score first, as SentencePiece does; `scores` are those of
+  // `vocab`. Tokens that stand for a byte of a fallback, or for what is not known,
+  // neither merge nor come of it.
+  void add_merges_by_score(const std::vector<VocabEntry>& vocab, const std::vector<float>& scores);
+
   // Reused between pieces to save allocations; belongs to one thread.
   struct Scratch {
     struct Symbol {
@@ -179,6 +184,8 @@ class BpeModel {
 
  private:
   class UnknownRun;
+  template <class RankOf>
+  void add_all_merges(RankOf rank_of);
   void start_bytes(std::string_view piece, std::vector<TokenId>& ids) const;
   void start_characters(std::string_view piece, std::vector<TokenId>& ids) const;
   bool start_fallback(std::string_view character, std::vector<TokenId>& ids) const;

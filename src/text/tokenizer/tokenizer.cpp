@@ -25,6 +25,8 @@ BpeModel build_model(const TokenizerSpec& spec) {
   BpeModel model(spec.vocab, spec.bpe, spec.origin);
   if (spec.merge_order == TokenizerSpec::MergeOrder::ById) {
     model.add_merges_by_id();
+  } else if (spec.merge_order == TokenizerSpec::MergeOrder::ByScore) {
+    model.add_merges_by_score(spec.vocab, spec.scores);
   } else {
     model.add_merges(spec.merges, spec.origin);
   }

@@ -29,6 +29,8 @@ class Tokenizer {
   // A tiktoken rank file; the control tokens come from tokenizer_config.json.
   static Tokenizer from_tiktoken_file(const std::string& ranks,
                                       const std::string& tokenizer_config);
+  // The vocabulary of a GGUF file.
+  static Tokenizer from_gguf_file(const std::string& path);
   // The two files of flash-moe: tokenizer.bin, and vocab.bin, which can only decode.
   static Tokenizer from_bpet_file(const std::string& path);
   static Tokenizer from_vocab_bin_file(const std::string& path);

@@ -1,6 +1,6 @@
 // The files that tokenizers are read from: tokenizer.json and tokenizer_config.json of Hugging
-// Face, tiktoken rank files, and the two vocabulary files of a flash-moe directory. What a file
-// asks for and we do not do is refused by its name.
+// Face, tiktoken rank files, GGUF files, and the two vocabulary files of a flash-moe directory.
+// What a file asks for and we do not do is refused by its name.
 #pragma once
 
 #include <string>
@@ -38,6 +38,12 @@ void read_tokenizer_config(const std::string& path, TokenizerSpec& spec);
 // split pattern nor control tokens: the pattern is Kimi-K2's, whose checkpoints carry such a file,
 // and the control tokens come from tokenizer_config.json.
 TokenizerSpec read_tiktoken_ranks(const std::string& path);
+
+// ---- GGUF
+
+// The keys tokenizer.ggml.* of a file: byte-level pairs ("gpt2"), pairs by score ("llama"), pairs of
+// characters ("gemma4"). Patterns follow from the name in tokenizer.ggml.pre.
+TokenizerSpec read_gguf_vocabulary(const std::string& path);
 
 // ---- flash-moe, little-endian
 

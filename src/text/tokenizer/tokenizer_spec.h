@@ -36,7 +36,8 @@ struct TokenizerSpec {
   // No id and no text twice.
   std::vector<VocabEntry> vocab;
   std::vector<MergeRule> merges;
-  enum class MergeOrder { Listed, ById } merge_order = MergeOrder::Listed;
+  enum class MergeOrder { Listed, ById, ByScore } merge_order = MergeOrder::Listed;
+  std::vector<float> scores;  // ByScore: of each of the vocabulary
   BpeOptions bpe;
 
   std::vector<AddedToken> added_tokens;
