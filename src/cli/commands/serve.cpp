@@ -247,6 +247,7 @@ class Listening {
             },
             error_by_path) {
     app.set_connection_count([this] { return server_.n_connections(); });
+    app.models().set_workers([this](std::function<void()> work) { server_.post(std::move(work)); });
     options.general.note(fmt::format("listening on {}", server_.url()));
     if (!is_loopback(options.host) && server_.port() > 0 && app.options().api_keys.empty())
       options.general.note("anybody who reaches this machine may use it: set --api-key");
@@ -368,7 +369,6 @@ int serve_several(const ServeOptions& options) {
   Listening listening(app, options);
   HttpServer& server = listening.server();
   notes.set_url(server.url());
-  app.models().set_workers([&server](std::function<void()> work) { server.post(std::move(work)); });
   note_models(models, options);
   signals.wait();
 

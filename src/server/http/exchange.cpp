@@ -98,6 +98,11 @@ void LiveExchange::finish() {
   wake();
 }
 
+std::size_t LiveExchange::backlog() {
+  const std::lock_guard lock(mutex_);
+  return queue_.size();
+}
+
 void LiveExchange::on_gone(std::function<void()> callback) {
   {
     const std::lock_guard lock(mutex_);
