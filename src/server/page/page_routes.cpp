@@ -78,6 +78,11 @@ HttpResponse front(const ServerApp&, const HttpRequest& request) {
   return response;
 }
 
+// Browsers ask for it where a page does not name another.
+HttpResponse page_icon(const ServerApp&, const HttpRequest& request) {
+  return page_response(request, "icon.svg");
+}
+
 HttpResponse page_file(const ServerApp&, const HttpRequest& request) {
   return page_response(request, request.parameters.at("file"));
 }
@@ -86,6 +91,7 @@ HttpResponse page_file(const ServerApp&, const HttpRequest& request) {
 
 void add_page_routes(ServerApp& app) {
   app.add_route("GET", "/", front, ollama_error, /*needs_key=*/false);
+  app.add_route("GET", "/favicon.ico", page_icon, openai_error, /*needs_key=*/false);
   app.add_route("GET", "/page/{file}", page_file, openai_error, /*needs_key=*/false);
 }
 

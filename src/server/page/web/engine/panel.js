@@ -59,7 +59,10 @@ export class EnginePanel {
       this.#recording.transport, this.#notice, this.#body);
     this.#feed.addEventListener('event', ({detail}) => this.#take(detail));
     this.#feed.addEventListener('status', ({detail}) => this.#note(detail));
-    this.#state.addEventListener('begin', () => this.#name());
+    this.#state.addEventListener('begin', () => {
+      this.#name();
+      this.#draw();
+    });
     this.#recording.addEventListener('mode', () => this.#follow());
     this.#recording.addEventListener('move', () => this.#draw());
     layers.addEventListener('toggle', () => this.#draw());
