@@ -1,6 +1,8 @@
-// A quiet line of the last minute, with a dashed one for what the machine can do.
+// A quiet line of the last minute, or what there is of it, with a dashed one for what the machine can do.
 import {h} from '../base/dom.js';
 import {HISTORY} from './state.js';
+
+const SHORTEST = 10;  // seconds
 
 export class Chart {
   element = h('canvas', {class: 'chart', 'aria-hidden': 'true'});
@@ -27,7 +29,8 @@ export class Chart {
     context.clearRect(0, 0, width, height);
     const highest = Math.max(1e-9, ...samples.map((sample) => this.#value(sample) ?? 0));
     const ceiling = top || Math.max(highest, limit < 4 * highest ? limit : 0) * 1.08;
-    const x = (sample) => width * (1 + (sample.seconds - now) / HISTORY);
+    const span = Math.min(HISTORY, Math.max(SHORTEST, now - (samples[0]?.seconds ?? now)));
+    const x = (sample) => width * (1 + (sample.seconds - now) / span);
     const y = (value) => height - scale - (height - 3 * scale) * Math.min(value / ceiling, 1);
 
     if (limit > 0 && limit <= ceiling) {

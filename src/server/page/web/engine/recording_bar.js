@@ -31,8 +31,8 @@ export class RecordingBar extends EventTarget {
     this.buttons = h('div', {class: 'recording'}, this.#length, this.#record, this.#open);
   }
 
-  get isReplaying() { return this.#player !== null; }
-  get now() { return this.#player.now; }
+  isReplaying = false;
+  get now() { return this.#player?.now ?? this.#state.seconds; }
 
   // An event of the live engine.
   take(name, data) {
@@ -74,14 +74,14 @@ export class RecordingBar extends EventTarget {
   #show(recording) {
     if (this.#recorder) this.#finish();
     this.#player?.pause();
-    this.#state.reset();
+    this.isReplaying = true;  // before the first event of it is seen
+    this.dispatchEvent(new Event('mode'));
     this.#player = new Player(recording, this.#state);
     this.#slider.max = String(this.#player.length);
     this.#speed.value = '1';
     this.transport.hidden = false;
     this.#record.disabled = true;
     this.#player.addEventListener('move', () => this.#moved());
-    this.dispatchEvent(new Event('mode'));
     this.#player.play();
   }
   #moved() {
@@ -98,6 +98,7 @@ export class RecordingBar extends EventTarget {
   #close() {
     this.#player.pause();
     this.#player = null;
+    this.isReplaying = false;
     this.transport.hidden = true;
     this.#record.disabled = false;
     this.#state.reset();
