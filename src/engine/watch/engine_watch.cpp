@@ -107,7 +107,7 @@ void EngineWatch::fill(EngineFrame& frame) {
   frame.wait_seconds = in_seconds(total.wait_ns);
   frame.drive_busy_seconds = in_seconds(stats.busy_ns);
 
-  fill_places(frame.places);
+  fill_locations(frame.locations);
   const ExpertCache& cache = experts.cache();
   const CacheResizes& resizes = engine_.cache_resizes();
   frame.cache = {.bytes = cache.bytes(),
@@ -125,27 +125,27 @@ void EngineWatch::fill(EngineFrame& frame) {
   uses_.clear();
 }
 
-void EngineWatch::fill_places(std::vector<ExpertLocation>& places) const {
+void EngineWatch::fill_locations(std::vector<ExpertLocation>& locations) const {
   const ExpertStreamer& experts = engine_.experts();
   const ExpertCache& cache = experts.cache();
   const ExpertCache* tier = experts.host_tier();
   const ExpertIds& ids = experts.store().ids();
   const ExpertLocation cached = tier == nullptr ? ExpertLocation::Memory : ExpertLocation::Device;
-  const auto place_in = [](const ExpertCache& of, ExpertKey key, ExpertLocation ready) {
+  const auto location_in = [](const ExpertCache& of, ExpertKey key, ExpertLocation ready) {
     const int slot = of.find(key);
     if (slot < 0) return ExpertLocation::Drive;
     const ExpertCache::State state = of.state(slot);
     if (state == ExpertCache::State::InFlight) return ExpertLocation::Reading;
     return state == ExpertCache::State::Ready ? ready : ExpertLocation::Drive;
   };
-  places.clear();
+  locations.clear();
   for (int bank = 0; bank < ids.n_layers(); ++bank) {
     for (int expert = 0; expert < ids.n_experts(bank); ++expert) {
       const ExpertKey key{bank, expert};
-      ExpertLocation place = place_in(cache, key, cached);
-      if (tier != nullptr && place != cached)
-        place = std::max(place, place_in(*tier, key, ExpertLocation::Memory));
-      places.push_back(place);
+      ExpertLocation location = location_in(cache, key, cached);
+      if (tier != nullptr && location != cached)
+        location = std::max(location, location_in(*tier, key, ExpertLocation::Memory));
+      locations.push_back(location);
     }
   }
 }

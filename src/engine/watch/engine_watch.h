@@ -66,7 +66,7 @@ struct EngineFrame {
   double drive_busy_seconds = 0;  // some read was on its way
 
   // As it is now.
-  std::vector<ExpertLocation> places;  // [expert], bank after bank
+  std::vector<ExpertLocation> locations;  // [expert], bank after bank
   CacheState cache;
   LookaheadGovernor::Report lookahead;
   int fixed_lookahead = -1;  // asked for by the user; -1: the governor decides
@@ -115,7 +115,7 @@ class EngineWatch {
   void look();
   void set_counting(bool counting);
   void fill(EngineFrame& frame);
-  void fill_places(std::vector<ExpertLocation>& places) const;
+  void fill_locations(std::vector<ExpertLocation>& locations) const;
 
   Engine& engine_;
   std::vector<WatchedBank> banks_;

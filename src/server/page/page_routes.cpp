@@ -60,10 +60,8 @@ HttpResponse page_response(const HttpRequest& request, std::string_view path) {
                     fmt::format("there is nothing at {} {}", request.method, request.path));
   }
   HttpResponse response{.content_type = content_type(path), .headers = page_headers(*found)};
-  if (is_known(request, *found))
-    response.status = 304;
-  else
-    response.body = found->text;
+  response.body = found->text;
+  if (is_known(request, *found)) response.status = 304;
   return response;
 }
 

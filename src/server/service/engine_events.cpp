@@ -9,14 +9,14 @@
 namespace moeflux {
 namespace {
 
-constexpr std::array<std::string_view, 4> kPlaceNames{"drive", "reading", "memory", "device"};
+constexpr std::array<std::string_view, 4> kLocationNames{"drive", "reading", "memory", "device"};
 
 // One digit for each expert.
-std::string places_text(const std::vector<ExpertLocation>& places) {
+std::string locations_text(const std::vector<ExpertLocation>& locations) {
   std::string text;
-  text.reserve(places.size());
-  for (const ExpertLocation place : places)
-    text += static_cast<char>('0' + static_cast<int>(place));
+  text.reserve(locations.size());
+  for (const ExpertLocation each : locations)
+    text += static_cast<char>('0' + static_cast<int>(each));
   return text;
 }
 
@@ -39,16 +39,16 @@ std::string uses_text(const std::vector<std::uint32_t>& counts) {
 // {"reading":[3,17],"memory":[4]}
 std::string moved_text(const std::vector<ExpertLocation>& before,
                        const std::vector<ExpertLocation>& after) {
-  std::array<std::string, kPlaceNames.size()> lists;
+  std::array<std::string, kLocationNames.size()> lists;
   lists.fill("[");
   for (std::size_t id = 0; id < after.size(); ++id) {
     if (after[id] != before[id]) append_number(lists[static_cast<std::size_t>(after[id])], id);
   }
   std::string text = "{";
-  for (std::size_t place = 0; place < lists.size(); ++place) {
-    if (lists[place].size() == 1) continue;
+  for (std::size_t i = 0; i < lists.size(); ++i) {
+    if (lists[i].size() == 1) continue;
     if (text.size() > 1) text += ',';
-    text += fmt::format("\"{}\":{}]", kPlaceNames[place], lists[place]);
+    text += fmt::format("\"{}\":{}]", kLocationNames[i], lists[i]);
   }
   return text + "}";
 }
@@ -148,16 +148,16 @@ std::string engine_state(const WatchedModel& model, const std::string& name, con
                   {"dense_bytes_per_token", model.dense_bytes_per_token},
                   {"expert_bytes_per_token", model.expert_bytes_per_token}}},
                 {"layers", layers_json(model.banks)},
-                {"places", places_text(view.frame.places)}};
+                {"locations", locations_text(view.frame.locations)}};
   state.update(sections);
   return dump_json(state);
 }
 
-std::string engine_change(const std::vector<ExpertLocation>& places_before,
+std::string engine_change(const std::vector<ExpertLocation>& locations_before,
                           const EngineFrame& frame, const Json& sections_before,
                           const Json& sections) {
   std::string text = fmt::format(R"({{"seconds":{:.4f})", frame.seconds);
-  text += ",\"moved\":" + moved_text(places_before, frame.places);
+  text += ",\"moved\":" + moved_text(locations_before, frame.locations);
   text += ",\"hits\":" + uses_text(frame.uses.hits);
   text += ",\"misses\":" + uses_text(frame.uses.misses);
   for (const auto& [name, section] : sections.items()) {

@@ -43,7 +43,7 @@ std::string engine_state(const WatchedModel& model, const std::string& name, con
 
 // The data of the event "change": experts that have moved and experts that were asked for, and the
 // sections that differ.
-std::string engine_change(const std::vector<ExpertLocation>& places_before,
+std::string engine_change(const std::vector<ExpertLocation>& locations_before,
                           const EngineFrame& frame, const Json& sections_before,
                           const Json& sections);
 

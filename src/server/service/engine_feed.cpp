@@ -108,8 +108,8 @@ void EngineFeed::deliver() {
     Json sections = engine_sections(model_, view_);
     std::string change;
     if (has_view_)
-      change = sse_event("change", engine_change(places_, view_.frame, sections_, sections));
-    places_ = view_.frame.places;
+      change = sse_event("change", engine_change(locations_, view_.frame, sections_, sections));
+    locations_ = view_.frame.locations;
     sections_ = std::move(sections);
     has_view_ = true;
     for (Listener& each : listeners_) {

@@ -56,9 +56,9 @@ class EngineFeed : public std::enable_shared_from_this<EngineFeed> {
   mutable std::mutex mutex_;  // where there are workers, never held by the engine's thread
   bool stopped_ = false;
   std::vector<Listener> listeners_;
-  EngineView view_;                     // the last frame
-  std::vector<ExpertLocation> places_;  // that listeners know
-  Json sections_;                       // the same
+  EngineView view_;                        // the last frame
+  std::vector<ExpertLocation> locations_;  // that listeners know
+  Json sections_;                          // the same
   bool has_view_ = false;
   std::chrono::steady_clock::time_point memory_read_ = {};
 };

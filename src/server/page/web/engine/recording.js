@@ -18,7 +18,7 @@ export class Recorder {
     this.events = 0;
     this.add('state', {
       version: 1, seconds: state.seconds, model: state.model,
-      layers: state.layers.map(({first, ...layer}) => layer), places: state.locations.join(''),
+      layers: state.layers.map(({first, ...layer}) => layer), locations: state.locations.join(''),
       counters: state.counters, answers: state.answers, cache: state.cache, lookahead: state.lookahead, drafts: state.drafts,
       memory: state.memory, machine: state.machine,
     });

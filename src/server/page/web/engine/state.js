@@ -28,16 +28,16 @@ export class EngineState extends EventTarget {
 
   #begin(data) {
     const same = this.isKnown && data.model.name === this.model.name && data.seconds >= this.seconds &&
-      data.places.length === this.locations.length;
+      data.locations.length === this.locations.length;
     let first = 0;
     this.layers = data.layers.map((layer) => {
       const placed = {...layer, first};
       first += layer.experts;
       return placed;
     });
-    if (!(first <= 1_000_000) || data.places.length !== first) throw new Error('the state does not name a place for each expert');
+    if (!(first <= 1_000_000) || data.locations.length !== first) throw new Error('the state does not name a place for each expert');
     this.model = data.model;
-    this.locations = Uint8Array.from(data.places, (digit) => Number(digit) & 3);
+    this.locations = Uint8Array.from(data.locations, (digit) => Number(digit) & 3);
     this.#take(data);
     if (!same) {
       this.layerHits = this.layers.map(() => 0);

@@ -146,7 +146,7 @@ export function highlight(text, name) {
   });
 }
 
-const MARKUP = /(?<comment><!--[\s\S]*?(?:-->|$))|(?<keyword><\/?[\w:-]+|\/?>)|(?<string>"[^"<]*"|'[^'<]*')|(?<meta>[\w:-]+(?==))|(?<number>&[\w#]+;)/g;
+const MARKUP = /(?<comment><!--[\s\S]*?(?:-->|$))|(?<keyword><\/?[\w:-]+|\/?>)|(?<string>"[^"<]*"|'[^'<]*')|(?<meta>[\w:-]{1,60}(?==))|(?<number>&[\w#]+;)/g;
 
 function pieces(text, pattern, classOf) {
   const out = [];

@@ -4,7 +4,7 @@
 const ESCAPED = /^[!-/:-@[-`{-~]/;
 const AUTO_LINK = /^https?:\/\/[^\s<>"'`]+[^\s<>"'`.,;:!?)\]}*_]/;
 const MOST_NESTED = 8;
-const FARTHEST = 5000;  // that a mark may be from the one that closes it
+const FARTHEST = 2000;  // that a mark may be from the one that closes it
 
 // Only these may be opened from a text that a model wrote.
 export function isSafeLink(href) {
@@ -93,9 +93,10 @@ function parseDollars(text, at) {
 function parseBrackets(text, at) {
   const open = text.slice(at, at + 2);
   if (open !== '\\(' && open !== '\\[') return null;
-  const end = text.indexOf(open === '\\(' ? '\\)' : '\\]', at + 2);
+  const near = text.slice(at + 2, at + 2 + FARTHEST);
+  const end = near.indexOf(open === '\\(' ? '\\)' : '\\]');
   if (end < 0) return null;
-  return {node: {type: 'maths', tex: text.slice(at + 2, end).trim(), display: open === '\\['}, next: end + 2};
+  return {node: {type: 'maths', tex: near.slice(0, end).trim(), display: open === '\\['}, next: at + end + 4};
 }
 
 const isWord = (character) => character !== undefined && /[\p{L}\p{N}]/u.test(character);

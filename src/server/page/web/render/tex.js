@@ -103,8 +103,10 @@ class Parser {
   // A group, a command with its own arguments, or one character.
   #argument() {
     if (this.#peek() === undefined) return leaf('mi', '');
-    if (this.#accept('{')) return this.#group();
-    return this.#atom()?.node ?? leaf('mi', '');
+    if (++this.#depth > MOST_NESTED) this.#at = this.#tokens.length;
+    const argument = this.#accept('{') ? this.#group() : this.#atom()?.node ?? leaf('mi', '');
+    --this.#depth;
+    return argument;
   }
   #group() {
     const inside = this.parseUntil((token) => token === '}');
