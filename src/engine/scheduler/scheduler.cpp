@@ -109,6 +109,7 @@ SchedulerStats Scheduler::stats() const {
 }
 
 bool Scheduler::step() {
+  const bool had_jobs = n_jobs() > 0;
   drop_cancelled();
   admit();
   const auto start = Job::Clock::now();
@@ -122,7 +123,7 @@ bool Scheduler::step() {
     if (!failure) tell_drafter(seconds_since(start));
   }
   drop_ended();
-  if (n_jobs() == 0) engine_.watch().publish();  // this is what is seen until there is more to do
+  if (had_jobs && n_jobs() == 0) engine_.watch().publish();  // what is seen until there is more
   return n_jobs() > 0;
 }
 
