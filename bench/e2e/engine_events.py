@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """What it costs that somebody watches the engine: answers with and without a client of /engine/events, in turns.
 
-  engine_events.py MODEL [--moeflux PROGRAM] [--rounds N] [--tokens N] [-- OPTIONS OF serve ...]
+  engine_events.py [--moeflux PROGRAM] [--rounds N] [--tokens N] MODEL [OPTIONS OF serve ...]
 
-Says the time of a token and the processor time of a token (of all threads of the server) of both, as medians of the
-rounds, and how many events and bytes of them came. Where other programs use the machine, processor time is the better measure.
+Says the time of a token and the processor time of a token of both, as medians of the rounds: of the threads that compute, and of
+the others, which write the events. Where other programs use the machine, the latter is what can be measured well.
 """
 
 import argparse
@@ -35,9 +35,12 @@ def server(moeflux, model, options):
 
 
 def cpu_seconds(pid):
-    with open(f"/proc/{pid}/stat") as file:
-        fields = file.read().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """Of each thread; none ends meanwhile."""
+    seconds = {}
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{thread}/schedstat") as file:
+            seconds[thread] = int(file.read().split()[0]) / 1e9
+    return seconds
 
 
 class Watcher:
@@ -77,31 +80,32 @@ def main():
     parser.add_argument("--moeflux", default="build/release/moeflux")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--tokens", type=int, default=200)
-    parser.add_argument("options", nargs="*")
+    parser.add_argument("options", nargs=argparse.REMAINDER)
     given = parser.parse_args()
     process, port = server(given.moeflux, given.model, given.options)
     try:
         answer(port, given.tokens)  # what is read first is read now
-        alone, watched = [], []
+        alone, watched = [], []  # seconds of a token: by the clock, of computing threads, of the others
         n_events = n_bytes = seconds = 0
         for round_ in range(2 * given.rounds):
             watcher = Watcher(port) if (round_ + round_ // 2) % 2 else None
             time.sleep(0.3)
-            before, begin = cpu_seconds(process.pid), time.monotonic()
+            before, begin, first = cpu_seconds(process.pid), time.monotonic(), watcher and (watcher.n_events, watcher.n_bytes)
             decode = answer(port, given.tokens)
-            cpu = cpu_seconds(process.pid) - before
-            (watched if watcher else alone).append((decode / given.tokens, cpu / given.tokens))
+            used = {thread: end - before.get(thread, 0) for thread, end in cpu_seconds(process.pid).items()}
+            computing = sum(each for each in used.values() if each > max(used.values()) / 4)
+            run = [each / given.tokens for each in (decode, computing, sum(used.values()) - computing)]
+            (watched if watcher else alone).append(run)
             if watcher:
-                n_events, n_bytes = n_events + watcher.n_events, n_bytes + watcher.n_bytes
+                n_events, n_bytes = n_events + watcher.n_events - first[0], n_bytes + watcher.n_bytes - first[1]
                 seconds += time.monotonic() - begin
                 watcher.close()
         for name, runs in (("alone", alone), ("watched", watched)):
-            print(f"{name:8} {1e3 * statistics.median(t for t, _ in runs):8.3f} ms a token, "
-                  f"{1e3 * statistics.median(c for _, c in runs):8.3f} ms of processors (least {1e3 * min(c for _, c in runs):.3f})")
-        for name, i in (("time", 0), ("processors", 1)):
-            ratio = statistics.median(run[i] for run in watched) / statistics.median(run[i] for run in alone)
-            print(f"{name}: {100 * (ratio - 1):+.2f} %")
-        print(f"events: {n_events / seconds:.1f} and {n_bytes / seconds / 1e3:.1f} KB a second")
+            clock, computing, others = (1e3 * statistics.median(column) for column in zip(*runs))
+            print(f"{name:8} {clock:8.3f} ms a token; processors: {computing:8.3f} ms to compute, {others:.4f} ms besides")
+        more = (statistics.mean(run[2] for run in watched) - statistics.mean(run[2] for run in alone)) * given.tokens * given.rounds / n_events
+        print(f"events: {n_events / seconds:.1f} and {n_bytes / seconds / 1e3:.1f} KB a second, {1e3 * more:.3f} ms of processors for each: "
+              f"{100 * more * n_events / seconds:.2f} % of one")
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait()

@@ -405,7 +405,8 @@ void add_serve_command(CommandLine& line) {
       .example("serve --models /data/models --max-models 2 --keep-alive 30m")
       .example("serve --host 0.0.0.0 --api-key-file keys.txt --parallel 4")
       .example("serve --host /run/user/1000/moeflux.sock");
-  command.note("GET /health answers 503 while the model is loaded and 200 afterwards.")
+  command.note("A browser finds a web page at the same address: chats, and the engine at work.")
+      .note("GET /health answers 503 while the model is loaded and 200 afterwards.")
       .note("With --models and no MODEL, each is loaded when a request names it.")
       .note("SIGTERM or Ctrl-C lets answers come to their end, a second one ends at once.");
   command.run([options, &command](const std::vector<std::string>& arguments) {

@@ -202,6 +202,38 @@ def test_answer_again(page):
     browser.wait(lambda: browser.text(".answer .branches") == "2/2", "two answers")
 
 
+def test_edit_while_it_answers(page):
+    browser = page.browser
+    page.open()
+    page.ask(STORY, wait=False)
+    browser.wait(lambda: page.answers() and page.answers()[0], "the answer to grow")
+    browser.click(".user [aria-label='Edit and ask again']")
+    browser.run("document.querySelector('.edit textarea').value = ''")
+    browser.type(".edit textarea", "What is 46 + 98?")
+    browser.click(".edit .primary")
+    browser.wait(lambda: page.answers() and "144" in page.answers()[0], "the answer to the other question", 30)
+    browser.click(".user [aria-label='Branch before']")
+    browser.wait(lambda: page.questions() == [STORY], "the first question")
+
+
+def test_leaving_while_it_answers(page):
+    browser = page.browser
+    page.open()
+    page.parameters(Temperature="2")
+    page.ask(STORY, wait=False)
+    browser.wait(lambda: page.answers() and len(page.answers()[0]) > 20, "the answer to grow")
+    browser.click(".new-chat")  # it goes on in its own chat
+    browser.wait(lambda: browser.count(".message") == 0, "an empty chat")
+    page.reload()
+    browser.click(".chat-open")
+    browser.wait(lambda: browser.count(".message.answer") == 1, "what there was of the answer")
+    equal(browser.text(".status"), "This answer was interrupted.")
+    browser.click("[aria-label='Answer again']")
+    browser.wait(lambda: browser.text(".answer .branches") == "2/2" or page.is_running(), "another answer")
+    browser.press("Escape")
+    page.wait_for_rest()
+
+
 def test_stop(page):
     browser = page.browser
     page.open()

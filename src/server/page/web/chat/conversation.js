@@ -12,7 +12,7 @@ const MOST_ROUNDS = 8;    // of calls that the page answers by itself
 export class Conversation extends EventTarget {
   #chats;
   #model;
-  #runs = new Map();  // by chat: {abort, message, progress, tree, chat}
+  #runs = new Map();  // by chat: {abort, message, progress, tree, chat, ended}
   chat = null;
   tree = new Tree();
   isNew = true;
@@ -60,14 +60,14 @@ export class Conversation extends EventTarget {
 
   // Another question in the place of this one.
   async edit(id, content, files) {
-    this.stop();
+    await this.stop();
     this.chat.leaf = this.tree.get(id).parent;
     await this.ask(content, files);
   }
 
   // Another answer in the place of this one.
   async retry(id) {
-    this.stop();
+    await this.stop();
     this.chat.leaf = this.tree.get(id).parent;
     this.#emit('path');
     await this.#answer();
@@ -80,7 +80,15 @@ export class Conversation extends EventTarget {
     await this.#answer();
   }
 
-  stop() { this.run?.abort.abort(); }
+  // A question that was left without an answer gets one.
+  resume() { return this.#answer(); }
+
+  // Resolves when the answer of the chat has ended and what was said is kept.
+  async stop(id = this.chat.id) {
+    const run = this.#runs.get(id);
+    run?.abort.abort();
+    await run?.ended;
+  }
 
   async choose(id) {
     this.chat.leaf = this.tree.leafBelow(id);
@@ -114,6 +122,12 @@ export class Conversation extends EventTarget {
     if (this.#runs.has(chat.id)) return;
     const run = {abort: new AbortController(), progress: {}, chat, tree};
     this.#runs.set(chat.id, run);
+    run.ended = this.#answerAll(run);
+    await run.ended;
+  }
+
+  async #answerAll(run) {
+    const {chat, tree} = run;
     try {
       for (let round = 0; round < MOST_ROUNDS; ++round) {
         await this.#answerOnce(run);
@@ -123,7 +137,7 @@ export class Conversation extends EventTarget {
         tree.add(given);
         chat.leaf = given.id;
         if (this.chat === chat) this.#emit('path');
-        await this.#chats.saveMessage(chat, given);
+        await this.#keep(chat, given);
       }
     } finally {
       this.#runs.delete(chat.id);
@@ -143,6 +157,7 @@ export class Conversation extends EventTarget {
     chat.model = model;
     if (this.chat === chat) this.#emit('path');
     this.#emit('running', {chat, message});
+    await this.#keep(chat, message);
     let kept = performance.now();
     try {
       const body = {...requestFields(chat.options), messages: apiMessages(path, chat.options.system)};
@@ -152,7 +167,7 @@ export class Conversation extends EventTarget {
         this.#emit('grow', {chat, message});
         if (performance.now() - kept < KEEP_EVERY) continue;
         kept = performance.now();
-        await this.#chats.keepDraft(message);
+        if (this.#chats.get(chat.id)) await this.#chats.keepDraft(message);
       }
     } catch (error) {
       if (abort.signal.aborted) message.reason = 'stopped';
@@ -162,7 +177,12 @@ export class Conversation extends EventTarget {
     if (run.progress.thoughtBegan && message.thoughtSeconds === undefined)
       message.thoughtSeconds = (performance.now() - run.progress.thoughtBegan) / 1000;
     this.#emit('grow', {chat, message, ended: true});
-    await this.#chats.saveMessage(chat, message);
+    await this.#keep(chat, message);
+  }
+
+  // Unless the chat was deleted meanwhile.
+  async #keep(chat, message) {
+    if (this.#chats.get(chat.id)) await this.#chats.saveMessage(chat, message);
   }
 
   // Of calls all of which the page can answer; null: none, or others.

@@ -15,6 +15,7 @@ export class Thread {
   #changed = new Set();
   #follows = true;
   #intro;
+  #resume = h('button', {type: 'button', class: 'resume', onclick: () => this.#conversation.resume()}, 'Get an answer');
 
   // intro: an element for a chat without messages.
   constructor(element, conversation, intro) {
@@ -76,6 +77,7 @@ export class Thread {
       held.view.update(isRunning ? run : null);
       shown.push(held.view.element);
     });
+    if (path.at(-1).role !== 'assistant' && !run) shown.push(this.#resume);
     const wanted = new Set(shown);
     for (const child of [...this.#list.children]) if (!wanted.has(child)) child.remove();
     shown.forEach((element, i) => {

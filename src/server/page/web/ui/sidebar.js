@@ -119,11 +119,8 @@ export class Sidebar {
   }
 
   async #remove(chat) {
-    const wasOpen = chat.id === this.#conversation.chat.id;
-    if (wasOpen) {
-      this.#conversation.stop();
-      this.#actions.begin();
-    }
+    await this.#conversation.stop(chat.id);
+    if (chat.id === this.#conversation.chat.id) this.#actions.begin();
     const removed = await this.#chats.remove(chat.id);
     toast('The chat was deleted.', {action: 'Undo', onaction: () => this.#chats.restore(removed)});
   }
