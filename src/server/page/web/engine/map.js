@@ -5,7 +5,7 @@ import {h} from '../base/dom.js';
 import {count, plural} from '../base/text.js';
 
 const COLOURS = ['--map-drive', '--map-reading', '--map-memory', '--map-device', '--map-hit', '--map-miss', '--map-ground'];
-const GLOW = 0.45;      // seconds until a cell has lost most of its light
+const GLOW = 0.45;      // seconds until a cell has lost most of its light; less where all would glow at a time
 const SWEEP = 0.1;      // seconds a pass is spread over
 const PLACES = ['on the drive', 'being read', 'in memory', 'in device memory'];
 const LABELS = 30;      // CSS pixels left of the cells
@@ -19,6 +19,8 @@ export class ExpertMap {
   #light = new Float32Array(0);  // 1: just asked for
   #missed = new Uint8Array(0);   // whether the light is of a miss
   #due = [];                     // [time, ids, missed]
+  #glow = GLOW;
+  #before = 0;                   // seconds of the engine, at the last change
   #colours = [];
   #frame = 0;
   #last = 0;
@@ -55,8 +57,11 @@ export class ExpertMap {
     this.#resize();
   }
 
-  #change({hits, misses}) {
+  #change({hits, misses, seconds}) {
     const now = performance.now() / 1000;
+    const perSecond = (hits.length + misses.length) / Math.max(seconds - this.#before, 0.05);
+    this.#before = seconds;
+    this.#glow = GLOW * Math.min(1, Math.max(0.2, this.#light.length / 2 / Math.max(perSecond, 1)));
     if (this.#still.matches) this.#light.fill(0);
     this.#light_up(hits, 0, now);
     this.#light_up(misses, 1, now);
@@ -91,7 +96,8 @@ export class ExpertMap {
     const total = layers.length * rows;
     const wanted = (this.element.dataset.tall ? innerHeight - 260 : 440) * scale;
     const highest = (this.element.dataset.tall ? 40 : 16) * scale;
-    const height = Math.round(Math.max(Math.min(wanted / total, 2.4 * cell, highest), 3 * scale));
+    const tallest = this.element.dataset.tall ? 3.5 : 2.4;  // of a cell, by its width
+    const height = Math.round(Math.max(Math.min(wanted / total, tallest * cell, highest), 3 * scale));
     const gap = layers.length > 1 && rows > 1 ? Math.max(1, Math.round(scale)) : 0;
     const top = Math.max(0, Math.round((10 * scale - rows * height) / 2));  // half of a label
     this.#shape = {scale, rows, columns, cell, height, gap, left: Math.round(LABELS * scale), top};
@@ -117,7 +123,7 @@ export class ExpertMap {
     const now = performance.now() / 1000;
     let glows = false;
     if (!this.#still.matches) {
-      const fade = Math.exp(-elapsed / (GLOW / 2.3));
+      const fade = Math.exp(-elapsed / (this.#glow / 2.3));
       for (let i = 0; i < this.#light.length; ++i) {
         if (this.#light[i] === 0) continue;
         this.#light[i] *= fade;

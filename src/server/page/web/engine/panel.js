@@ -50,9 +50,9 @@ export class EnginePanel {
     this.#body.append(
       h('section', {class: 'card map-card', 'aria-label': 'Experts'}, this.#map.element, this.#legend),
       h('section', {class: 'measures', 'aria-label': 'Speed'}, this.#measures.map((each) => each.element)),
-      h('section', {class: 'card'}, h('h3', {}, 'Memory'), this.#memory),
-      h('section', {class: 'card'}, h('h3', {}, 'What the governors decided'), this.#governors),
-      h('section', {class: 'card'}, layers));
+      h('section', {class: 'card memory-card'}, h('h3', {}, 'Memory'), this.#memory),
+      h('section', {class: 'card governors-card'}, h('h3', {}, 'What the governors decided'), this.#governors),
+      h('section', {class: 'card layers-card'}, layers));
     element.append(
       h('header', {class: 'engine-head'}, h('div', {class: 'engine-name'}, this.#title, this.#subtitle), this.#recording.buttons,
         this.#size, iconButton('close', 'Close the engine panel', () => this.show('closed'))),
@@ -150,19 +150,36 @@ export class EnginePanel {
   }
 
   #drawMeasures(now) {
-    const state = this.#state, {machine, counters, answers, peaks} = state;
-    // What the machine can do, or where that is not known, what it has done.
-    const most = (limit, peak) => (limit > 0 ? `of ${bytes(limit)}/s` : peak > 0 ? `${bytes(peak)}/s at most so far` : '');
-    const both = (...parts) => parts.filter(Boolean).join(' · ');
+    const state = this.#state, {counters, answers} = state;
     const rates = state.rates(now);
     const [tokens, hits, drive, memory] = this.#measures;
-    const bound = boundOf(state, rates.hits ?? this.#hitRate(counters));
-    const waiting = answers.waiting > 0 ? `, ${answers.waiting} waiting` : '';
-    tokens.show(short(rates.tokens + rates.prompt), '', rates.prompt > rates.tokens ? 'reading the prompt' : answers.running > 0 ? `${plural(answers.running, 'answer')}${waiting}` : 'at rest', state.samples, now, {limit: bound});
-    if (bound > 0 && answers.running > 0 && rates.prompt <= rates.tokens) tokens.note.textContent += ` · at most ${short(bound)} here`;
-    hits.show(rates.hits === null ? '–' : percent(rates.hits, rates.hits > 0.995 ? 0 : 1), '', `${percent(this.#hitRate(counters), 1)} since the start`, state.samples, now, {top: 1});
-    drive.show(...rate(rates.drive), both(most(machine.drive_bytes_per_second, Math.max(rates.drive, peaks.drive ?? 0)), `${bytes(counters.bytes_read)} in all`), state.samples, now, {limit: machine.drive_bytes_per_second});
-    memory.show(...rate(rates.memory), both(most(machine.memory_bytes_per_second, Math.max(rates.memory, peaks.memory ?? 0)), 'weights only'), state.samples, now, {limit: machine.memory_bytes_per_second});
+    const machine = this.#machine(rates);
+    const bound = boundOf({model: state.model, machine}, rates.hits ?? this.#hitRate(counters));
+    const reads = rates.prompt > rates.tokens;
+    const notes = [reads ? 'reading the prompt' : answers.running > 0 ? plural(answers.running, 'answer') : 'at rest',
+      answers.waiting > 0 ? `${answers.waiting} waiting` : '', bound > 0 && answers.running > 0 && !reads ? `at most ${short(bound)}` : ''];
+    const show = (measure, [figure, unit], parts, options) => measure.show(figure, unit, parts.filter(Boolean).join(' · '), state.samples, now, options);
+    show(tokens, [short(rates.tokens + rates.prompt), ''], notes, {limit: bound});
+    show(hits, [rates.hits === null ? '–' : percent(rates.hits, rates.hits > 0.995 ? 0 : 1), ''], [`${percent(this.#hitRate(counters), 1)} since the start`], {top: 1});
+    show(drive, rate(rates.drive), [this.#mostText('drive', rates, machine), `${bytes(counters.bytes_read)} in all`], {limit: machine.drive_bytes_per_second});
+    show(memory, rate(rates.memory), [this.#mostText('memory', rates, machine), 'weights only'], {limit: machine.memory_bytes_per_second});
+  }
+
+  // What the machine can do. Measured while other programs were at work, a speed may be less than what was
+  // reached since.
+  #machine(rates) {
+    const speed = (name) => {
+      const measured = this.#state.machine[`${name}_bytes_per_second`];
+      return measured > 0 ? Math.max(measured, this.#state.peaks[name] ?? 0, rates[name]) : 0;
+    };
+    return {drive_bytes_per_second: speed('drive'), memory_bytes_per_second: speed('memory')};
+  }
+  // Where that is not known, what it has done.
+  #mostText(name, rates, machine) {
+    const most = machine[`${name}_bytes_per_second`];
+    if (most > 0) return `of ${bytes(most)}/s`;
+    const peak = Math.max(this.#state.peaks[name] ?? 0, rates[name]);
+    return peak > 0 ? `${bytes(peak)}/s at most so far` : '';
   }
 
   #hitRate({hits, misses}) { return hits + misses > 0 ? hits / (hits + misses) : 1; }
