@@ -32,14 +32,14 @@ STORY = "Tell me a short story about a frog with a bell."
 
 @contextlib.contextmanager
 def server(moeflux, model, *options):
-    command = [moeflux, "serve", model, "--port", "0", "--prefix-store", "off", *options]
+    command = [moeflux, "serve", *model, "--port", "0", "--prefix-store", "off", *options]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     try:
         url = None
         for line in process.stderr:
             if match := re.search(r"listening on (http://\S+)", line):
                 url = match[1]
-            if "ready:" in line:
+            if "ready:" in line or "models:" in line:
                 break
             if "error" in line:
                 raise AssertionError(line)
@@ -603,7 +603,34 @@ def test_key(page):
     equal(left, [])
 
 
-KEYED = ("test_key",)
+def test_several_models(page):
+    """With --models: a model is loaded when it is asked, and the engine that is shown is that of the chosen one."""
+    browser = page.browser
+    page.open()
+    options = "return [...document.querySelectorAll('.model-picker option')].map((each) => each.textContent)"
+    equal(browser.run(options), ["demo (not in memory)", "demo-mla (not in memory)"])
+    contains(browser.text(".intro"), "This model is not in memory.")
+    page.engine(True)
+    browser.wait_for_text(".engine-notice", "demo is not in memory")
+    page.ask("What is 12 + 30?")
+    contains(page.answers()[0], "42")
+    browser.wait(lambda: browser.run(options)[0] == "demo", "the model to be in memory")
+    browser.wait_for_text(".engine .subtitle", "demo · 9 layers of 64 experts")
+    choose = "const picker = document.querySelector('.model-picker'); picker.value = arguments[0]; picker.dispatchEvent(new Event('change'));"
+    browser.run(choose, "demo-mla")
+    page.ask("What is 46 + 98?")
+    contains(page.answers()[1], "144")
+    equal(browser.run("return document.querySelectorAll('.message.answer')[1].getAttribute('aria-label')"), "demo-mla")
+    browser.wait(lambda: browser.run(options) == ["demo (not in memory)", "demo-mla"], "the other model to be in memory")
+    browser.wait_for_text(".engine .subtitle", "demo-mla · ")
+    page.reload()
+    equal(browser.run("return document.querySelector('.model-picker').value"), "demo-mla")
+    page.engine(False)
+    browser.messages()  # what was refused while a model was not there
+
+
+# The others get a server of one model without a key.
+SERVERS = {"test_key": "key", "test_several_models": "models"}
 
 
 def run(name, browser, url, screenshots):
@@ -634,12 +661,15 @@ def main():
     screenshots.mkdir(parents=True, exist_ok=True)
     names = [name for name in globals() if name.startswith("test_") and (not only or name in only)]
     failed = []
-    with Browser(1280, 800) as browser:
-        for keyed, options in ((False, SMALL), (True, [*SMALL, "--api-key", "open sesame"])):
-            wanted = [name for name in names if (name in KEYED) == keyed]
+    with Browser(1280, 800) as browser, tempfile.TemporaryDirectory() as models:
+        for path in (pathlib.Path(model), pathlib.Path(model + "-mla")):
+            (pathlib.Path(models) / path.name).symlink_to(path.resolve())
+        for kind, what, options in (("one", [model], SMALL), ("key", [model], [*SMALL, "--api-key", "open sesame"]),
+                                    ("models", ["--models", models], ["--ram", "400M", "--threads", "1", "-c", "1024"])):
+            wanted = [name for name in names if SERVERS.get(name, "one") == kind]
             if not wanted:
                 continue
-            with server(moeflux, model, *options) as url:
+            with server(moeflux, what, *options) as url:
                 for name in wanted:
                     begin = time.monotonic()
                     passed = run(name, browser, url, screenshots)

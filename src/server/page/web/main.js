@@ -82,10 +82,8 @@ conversation.addEventListener('path', () => {
   const hash = conversation.isNew ? '' : `#${conversation.chat.id}`;
   if (location.hash !== hash) history.replaceState(null, '', hash || location.pathname);
 });
-conversation.addEventListener('running', () => {
-  composer.setRunning(Boolean(conversation.run));
-  if (!conversation.run && models.info?.meta?.loaded === false) models.refresh();  // it is in memory now
-});
+conversation.addEventListener('running', () => composer.setRunning(Boolean(conversation.run)));
+conversation.addEventListener('grow', () => models.answers());
 addEventListener('popstate', () => {
   const id = location.hash.slice(1);
   if (id && id !== conversation.chat.id) open(id);

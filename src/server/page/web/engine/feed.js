@@ -9,7 +9,7 @@ export class Feed extends EventTarget {
   get isOn() { return this.#abort !== null; }
 
   start(model) {
-    if (this.#abort && this.#model === model) return;
+    if (this.#abort && this.#model === model && this.status !== 'waiting') return;
     this.stop();
     this.#model = model;
     this.#abort = new AbortController();

@@ -49,6 +49,14 @@ export class Models extends EventTarget {
     if (!this.isReady && !this.needsKey) this.#timer = setTimeout(() => this.refresh(), 2000);
   }
 
+  // The current model is answering, so it is in memory.
+  answers() {
+    const {info} = this;
+    if (info?.meta?.loaded !== false) return;
+    info.meta.loaded = true;
+    this.refresh();
+  }
+
   // Defaults and facts of the current model; null while it is not in memory.
   async props() {
     const {info} = this;
