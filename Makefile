@@ -1,7 +1,8 @@
 # The short way to everything; CMakePresets.json holds the real configuration.
 #   make        build build/release/moeflux
 #   make demo   install what is missing, build, let the bundled model answer
-#   make test   install what is missing, build, run every test;  WERROR=ON: a warning stops the build
+#   make test   install what is missing, build, run every test;  WERROR=ON: a warning stops the build;
+#               CI=true: install Chromium, too, to test the web page
 #   make lint   what neither sees: clang, headers by themselves, format, sanitizers over a part of the tests;
 #               STEPS="format headers": only these
 #   make asan   the tests under AddressSanitizer and UBSan;  make tsan: under ThreadSanitizer
@@ -29,7 +30,9 @@ build/%/build.ninja: CMakePresets.json
 demo: all
 	@scripts/demo.sh $(BINARY)
 
+# In CI the web page is tested in a browser. Elsewhere it is where Chromium is there already: it is large.
 test: deps build/release/build.ninja
+	@if [ "$(CI)" = true ]; then scripts/install_deps.sh --browser; fi
 	cmake --build --preset release --parallel $(JOBS)
 	ctest --preset release --parallel $(JOBS)
 

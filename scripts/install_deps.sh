@@ -2,7 +2,26 @@
 # Installs the Debian packages the build needs, and only those that are missing: silent and without root when
 # everything is there. On other systems it only checks that the tools and headers can be found.
 #   install_deps.sh [PACKAGE ...]   also these; each is the name of a tool as well
+#   install_deps.sh --browser       what the test of the web page needs, and that only: the test says SKIP without it
 set -euo pipefail
+
+as_root=()
+[ "$(id -u)" -eq 0 ] || as_root=(sudo)
+
+if [ "${1:-}" = --browser ]; then
+  if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then
+    exit 0
+  fi
+  if ! command -v apt-get >/dev/null || { [ "$(id -u)" -ne 0 ] && ! command -v sudo >/dev/null; }; then
+    echo "moeflux: chromium and chromedriver are missing; the web page will not be tested in a browser" >&2
+    exit 0
+  fi
+  echo "moeflux: installing chromium chromium-driver" >&2
+  "${as_root[@]}" apt-get update -qq &&
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium chromium-driver fonts-dejavu-core ||
+    echo "moeflux: they could not be installed; the web page will not be tested in a browser" >&2
+  exit 0
+fi
 
 packages=(
   g++ make cmake ninja-build pkg-config python3
@@ -57,13 +76,9 @@ at_least "$installed_boost" "$min_boost" && needs_boost=false
 [ ${#missing[@]} -eq 0 ] && ! $needs_boost && exit 0
 
 $needs_boost && missing+=("libboost-dev ($min_boost or newer)")
-as_root=()
-if [ "$(id -u)" -ne 0 ]; then
-  if ! command -v sudo >/dev/null; then
-    echo "moeflux: please run as root: apt-get install ${missing[*]}" >&2
-    exit 1
-  fi
-  as_root=(sudo)
+if [ "$(id -u)" -ne 0 ] && ! command -v sudo >/dev/null; then
+  echo "moeflux: please run as root: apt-get install ${missing[*]}" >&2
+  exit 1
 fi
 echo "moeflux: installing ${missing[*]}" >&2
 "${as_root[@]}" apt-get update -qq

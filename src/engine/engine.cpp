@@ -109,11 +109,13 @@ Engine::Engine(std::shared_ptr<const ModelSource> source, const EngineOptions& o
                                                       .experts = experts_.get()},
                                        budget_, plan_.max_batch, plan_.workspace_bytes);
   backend_->set_poll([this] { experts_->poll(); });
+  watch_ = std::make_unique<EngineWatch>(*this);
+  experts_->set_on_progress([this] { watch_->tick(); });
   if (options.elastic) pressure_.emplace(default_pressure_policy(read_memory_limits()));
   warm_cache(options);
 }
 
-int Engine::measure_reads_at_once(const ExpertStore& store) const {
+int Engine::measure_reads_at_once(const ExpertStore& store) {
   constexpr int kUsual = 4;
   constexpr std::uint64_t kWorthMeasuring = std::uint64_t{64} << 20;
   if (plan_.n_slots == plan_.max_slots || sizes_.expert_bytes_total < kWorthMeasuring)
@@ -125,10 +127,26 @@ int Engine::measure_reads_at_once(const ExpertStore& store) const {
   measure.memory_bytes = std::size_t{16} << 20;  // some, but on huge pages
   measure.register_memory = false;
   try {
-    return reads_to_keep_busy(source_->disk_paths(), reader_options_, measure);
+    const BusyDrive drive = keep_drive_busy(source_->disk_paths(), reader_options_, measure);
+    drive_speed_ = drive.bytes_per_second;
+    return drive.reads_at_once;
   } catch (const Error&) {
     return kUsual;  // the request that needs the bytes reports errors of the drive
   }
+}
+
+void Engine::measure_drive_speed() {
+  const ExpertStore& store = experts_->store();
+  if (drive_speed_ > 0 || store.n_experts_total() == 0) return;
+  MeasureOptions measure;
+  measure.record_bytes = store.read_bytes({0, 0});
+  measure.records_in_flight = experts_->reads_at_once();
+  measure.max_seconds = 0.1;
+  measure.memory_bytes =
+      static_cast<std::size_t>(measure.records_in_flight) * (measure.record_bytes + (1 << 16));
+  measure.register_memory = false;
+  const auto memory = budget_.reserve("measuring", measure.memory_bytes);
+  drive_speed_ = measure_reader(source_->disk_paths(), reader_options_, measure).bytes_per_second();
 }
 
 // The experts that were used most come first, then all others if they fit or are asked for.
@@ -209,6 +227,7 @@ void Engine::run(std::span<const Span> batch, ForwardObserver* observer,
                              .bytes_read = stats.bytes_read - sums.bytes_read,
                              .prefetched = stats.prefetched - sums.prefetched,
                              .prefetches_used = stats.prefetches_used - sums.prefetches_used});
+  watch_->tick();
 }
 
 double Engine::seconds_per_prompt_token() const {

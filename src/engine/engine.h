@@ -13,6 +13,7 @@
 #include "base/memory_pressure.h"
 #include "engine/draft_governor.h"
 #include "engine/plan.h"
+#include "engine/watch/engine_watch.h"
 #include "experts/governor.h"
 #include "experts/trace.h"
 #include "experts/usage_profile.h"
@@ -102,6 +103,13 @@ class Engine {
   DraftGovernor& draft_governor() { return draft_governor_; }
   const DraftGovernor& draft_governor() const { return draft_governor_; }
   const CacheResizes& cache_resizes() const { return resizes_; }
+  std::optional<int> fixed_lookahead() const { return fixed_lookahead_; }
+  // What may be seen of all this from other threads.
+  EngineWatch& watch() { return *watch_; }
+  // Bytes per second at which the drive brings experts, as far as it was measured: 0 where they all
+  // fit into memory, unless somebody has asked.
+  double drive_speed() const { return drive_speed_; }
+  void measure_drive_speed();
   const MemoryPlan& plan() const { return plan_; }
   Precision precision() const { return precision_; }
   // What Span::prompt_tokens is for a prompt of n tokens: with exact arithmetic, all tokens are
@@ -159,7 +167,7 @@ class Engine {
  private:
   void load_text();
   void collect_stop_tokens();
-  int measure_reads_at_once(const ExpertStore& store) const;
+  int measure_reads_at_once(const ExpertStore& store);
   void warm_cache(const EngineOptions& options);
   void resize_cache();
 
@@ -179,6 +187,8 @@ class Engine {
   std::optional<ProfileKeeper> profile_;  // before the streamer, which tells it of every request
   std::unique_ptr<ExpertStreamer> experts_;
   std::unique_ptr<Forward> forward_;
+  std::unique_ptr<EngineWatch> watch_;
+  double drive_speed_ = 0;
   std::optional<int> fixed_lookahead_;
   LookaheadGovernors governors_;
   std::uint64_t prompt_rows_ = 0, prompt_ns_ = 0;

@@ -27,6 +27,7 @@ void ExpertStreamer::poll() {
   if (reader_->n_moving() > 0 || !finished_.empty()) {
     reap(/*block=*/false);
     pump();
+    note_progress();
   }
   if (device_->has_failed()) {
     device_->answer();  // a request from before it could see that

@@ -223,6 +223,7 @@ void ExpertStreamer::check(int slot) {
 
 void ExpertStreamer::count_hit(int bank, int slot) {
   ++bank_stats(bank).hits;
+  if (uses_ != nullptr) ++uses_->hits[static_cast<std::size_t>(store_.id(cache_.key(slot)))];
   const Purpose purpose = std::exchange(transfer(slot).purpose, Purpose::Demand);
   if (purpose == Purpose::Prefetch) ++stats_.prefetches_used;
 }
@@ -231,6 +232,7 @@ void ExpertStreamer::count_miss(ExpertKey key) {
   BankStats& stats = bank_stats(key.bank);
   ++stats.misses;
   stats.bytes_missed += store_.read_bytes(key);
+  if (uses_ != nullptr) ++uses_->misses[static_cast<std::size_t>(store_.id(key))];
 }
 
 ExpertStreamer::Request::Request(ExpertStreamer* streamer, int bank,
@@ -260,6 +262,7 @@ ExpertStreamer::Request::Request(ExpertStreamer* streamer, int bank,
   for (int i = 0; i < static_cast<int>(experts.size()); ++i) s.cache_.use(key(i));
   while (!waiting_.empty() && start(waiting_.front())) waiting_.pop_front();
   s.pump();
+  s.note_progress();
 }
 
 ExpertStreamer::Request::~Request() {
@@ -319,6 +322,7 @@ bool ExpertStreamer::Request::wait() {
     const Stopwatch stopwatch(s.bank_stats(bank_).wait_ns);
     s.reap(/*block=*/true);
     sort_out_reading();
+    s.note_progress();
   }
 }
 

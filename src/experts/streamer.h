@@ -86,7 +86,7 @@ class ExpertStreamer {
     std::string policy = std::string(kDefaultPolicy);
     std::unique_ptr<AsyncReader> reader = {};  // over the source's disk files; null: made here
     // Experts that are read at the same time. More than keep the drive busy only wait for each
-    // other there: see reads_to_keep_busy().
+    // other there: see keep_drive_busy().
     int reads_at_once = 4;
   };
   // Reserves the cache, the tier below it and the reader's buffers from `budget`; throws
@@ -166,6 +166,12 @@ class ExpertStreamer {
   // Told of every step and request. Must outlive this object.
   void add_observer(RequestObserver* observer) { observers_.push_back(observer); }
 
+  // For somebody who looks on. `uses` counts hits and misses of single experts; null: nobody counts
+  // them. `call` comes when reads may have been started or have landed, once for each request and
+  // while it waits. It must not use the streamer but to look at it.
+  void count_uses(ExpertUses* uses) { uses_ = uses; }
+  void set_on_progress(std::function<void()> call) { on_progress_ = std::move(call); }
+
   // For a device that looks experts up by itself. Whether it can: the backend does so, and all
   // experts of a bank have the same format.
   bool is_driven_by_device() const { return device_.has_value(); }
@@ -233,6 +239,9 @@ class ExpertStreamer {
   BankStats& bank_stats(int bank) { return stats_.banks[static_cast<std::size_t>(bank)]; }
   void count_hit(int bank, int slot);
   void count_miss(ExpertKey key);
+  void note_progress() {
+    if (on_progress_) on_progress_();
+  }
 
   // In device_service.cpp.
   bool may_evict() const;
@@ -260,6 +269,8 @@ class ExpertStreamer {
   std::vector<int> checked_;   // those being checked, while more may finish
   std::vector<int> tags_;
   std::vector<RequestObserver*> observers_;
+  ExpertUses* uses_ = nullptr;
+  std::function<void()> on_progress_;
   int n_inside_ = 0;
 
   std::optional<Service> service_;

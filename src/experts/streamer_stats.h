@@ -1,6 +1,7 @@
 // What streaming did, by bank and in all: counters that only grow.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <chrono>
@@ -77,6 +78,17 @@ struct StreamerStats {
     BankStats sum;
     for (const BankStats& bank : banks) sum += bank;
     return sum;
+  }
+};
+
+// Of each expert, by its number: how often it was hit and missed since somebody began to count.
+struct ExpertUses {
+  std::vector<std::uint32_t> hits, misses;
+
+  explicit ExpertUses(std::size_t n_experts = 0) : hits(n_experts), misses(n_experts) {}
+  void clear() {
+    std::fill(hits.begin(), hits.end(), 0);
+    std::fill(misses.begin(), misses.end(), 0);
   }
 };
 

@@ -143,8 +143,8 @@ int fewest_that_keep_busy(std::span<const DepthSpeed> speeds) {
   return 1;
 }
 
-int reads_to_keep_busy(const std::vector<std::string>& paths, const ReaderOptions& options,
-                       const MeasureOptions& measure) {
+BusyDrive keep_drive_busy(const std::vector<std::string>& paths, const ReaderOptions& options,
+                          const MeasureOptions& measure) {
   constexpr int kRounds = 2;  // interleaved, so that a slow moment hits all
   std::array<DepthSpeed, 4> speeds{{{1, 0}, {2, 0}, {4, 0}, {kMostReadsAtOnce, 0}}};
   MeasureOptions each = measure;
@@ -157,7 +157,10 @@ int reads_to_keep_busy(const std::vector<std::string>& paths, const ReaderOption
           std::max(speed.bytes_per_second, measure_reader(paths, options, each).bytes_per_second());
     }
   }
-  return fewest_that_keep_busy(speeds);
+  BusyDrive drive{.reads_at_once = fewest_that_keep_busy(speeds)};
+  for (const DepthSpeed& speed : speeds)
+    drive.bytes_per_second = std::max(drive.bytes_per_second, speed.bytes_per_second);
+  return drive;
 }
 
 Calibration calibrate_reader(const std::vector<std::string>& paths, const ReaderOptions& base,

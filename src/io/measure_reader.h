@@ -45,8 +45,12 @@ ReadSpeed measure_reader(const std::vector<std::string>& paths, const ReaderOpti
 // 1, 2, 4 and 8. More have to wait for each other inside the drive, and some drives report none
 // before all are done. Takes about max_seconds.
 inline constexpr int kMostReadsAtOnce = 8;
-int reads_to_keep_busy(const std::vector<std::string>& paths, const ReaderOptions& options,
-                       const MeasureOptions& measure);
+struct BusyDrive {
+  int reads_at_once = 1;
+  double bytes_per_second = 0;  // the best that was seen
+};
+BusyDrive keep_drive_busy(const std::vector<std::string>& paths, const ReaderOptions& options,
+                          const MeasureOptions& measure);
 
 struct DepthSpeed {
   int depth;

@@ -96,6 +96,8 @@ bool same_key(std::string_view given, std::string_view key) {
 ServerApp::ServerApp(ServerAppOptions options)
     : options_(std::move(options)), models_(options_.model_id) {
   add_status_routes(*this);
+  add_engine_routes(*this);
+  add_page_routes(*this);
   add_dialect_routes(*this);
 }
 
@@ -227,7 +229,6 @@ void ModelAccess::set_workers(Workers workers) {
   workers_ = std::move(workers);
 }
 
-// On this thread where there are no workers.
 void ModelAccess::run_on_worker(std::function<void()> work) const {
   Workers workers;
   {

@@ -58,11 +58,12 @@ class ModelAccess {
 
   void answer(const std::shared_ptr<const ModelRoute>& route, const HttpRequest& http,
               const ExchangePtr& exchange) const;
+  // On this thread where there are no workers.
+  void run_on_worker(std::function<void()> work) const;
 
  private:
   void wait(const std::shared_ptr<const ModelRoute>& route, const CatalogEntry& entry,
             std::optional<KeepAlive> keep_alive, ModelRequest request) const;
-  void run_on_worker(std::function<void()> work) const;
 
   const std::string model_id_;
   ModelPool* pool_ = nullptr;
@@ -125,6 +126,8 @@ class ServerApp {
   using PlainHandler = HttpResponse (*)(const ServerApp&, const HttpRequest&);
   void add_route(std::string method, std::string pattern, PlainHandler handler,
                  ErrorForm error_form, bool needs_key = true);
+  // A route whose answer may come later, or be a stream.
+  void add_route(HttpRoute route) { router_.add(std::move(route)); }
   // A route whose handler needs the model that the request names.
   void add_model_route(std::string method, std::string pattern, ModelRoute route);
   const ServerAppOptions& options() const { return options_; }
@@ -146,7 +149,7 @@ class ServerApp {
 // Takes as long for a wrong key as for the right one.
 bool same_key(std::string_view given, std::string_view key);
 
-// All paths that the server answers are these two (server/dialects).
+// All paths that the server answers are these (server/dialects, server/page).
 //
 // Generating text in the dialects of OpenAI (/v1/chat/completions, /v1/completions, /v1/responses,
 // also without /v1), Anthropic (/v1/messages) and Ollama (/api/..., and the greeting at /). What
@@ -156,5 +159,11 @@ void add_dialect_routes(ServerApp& app);
 // Questions about the server and its models: /health, /props, /slots, /metrics, /tokenize,
 // /detokenize, /apply-template, /v1/models and /v1/models/{model}, also without /v1.
 void add_status_routes(ServerApp& app);
+
+// What the engine does, as a stream of events: /engine/events.
+void add_engine_routes(ServerApp& app);
+
+// The web page: / for browsers, and its files below /page/ (server/page).
+void add_page_routes(ServerApp& app);
 
 }  // namespace moeflux

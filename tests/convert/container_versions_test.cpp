@@ -13,8 +13,8 @@ namespace {
 class ContainerVersion : public testing::TestWithParam<std::string> {
  protected:
   std::string path() const {
-    return GetParam() == "container-v3" ? test::data_path("fixtures/" + GetParam())
-                                        : test::source_path("tests/fixtures/" + GetParam());
+    return GetParam() == "container-v1" ? test::fixture_path(GetParam())
+                                        : test::data_path("fixtures/" + GetParam());
   }
 };
 

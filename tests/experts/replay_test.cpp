@@ -155,7 +155,7 @@ TEST(ReplayTest, TheDefaultBeatsLruOnRealisticRouting) {
 // A change of a policy shows here. Recorded with: trace record models/demo --prompts prompts.json
 // -n 160 --temp 0 -o demo.trace
 TEST(ReplayTest, PoliciesOnARecordedTrace) {
-  const Trace trace = read_trace(source_path("tests/fixtures/traces/demo.trace"));
+  const Trace trace = read_trace(data_path("traces/demo.trace"));
   EXPECT_EQ(trace.n_tokens(), 2591);
   const std::map<std::string, std::array<double, 3>> expected{{"lru", {3.74, 24.37, 53.99}},
                                                               {"frequency", {12.31, 31.44, 61.29}},
@@ -173,7 +173,7 @@ TEST(ReplayTest, PoliciesOnARecordedTrace) {
 
 // A profile of the first half of a text helps at the start of the second.
 TEST(ReplayTest, AWarmStartSavesMisses) {
-  const Trace trace = read_trace(source_path("tests/fixtures/traces/demo.trace"));
+  const Trace trace = read_trace(data_path("traces/demo.trace"));
   UsageProfile profile("demo", trace.expert_ids().n_experts());
   Trace rest(trace.info());
   for (std::size_t s = 0; s < trace.steps().size(); ++s) {

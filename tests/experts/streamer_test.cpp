@@ -87,6 +87,26 @@ class Streamer : public testing::TestWithParam<bool> {
   test::FakeBackend backend_{{.reachable = !has_tier()}};
 };
 
+TEST_P(Streamer, WhoLooksOnSeesHitsAndMissesOfEveryExpert) {
+  auto streamer = this->streamer(3);
+  int n_calls = 0;
+  streamer->set_on_progress([&] { ++n_calls; });
+  take(*streamer, 0, {0, 1});  // nobody counts yet
+  EXPECT_GT(n_calls, 0);
+  ExpertUses uses(20);
+  streamer->count_uses(&uses);
+  take(*streamer, 0, {0, 1, 2});
+  take(*streamer, 1, {4});
+  take(*streamer, 1, {4});
+  streamer->count_uses(nullptr);
+  take(*streamer, 1, {4});
+  std::vector<std::uint32_t> hits(20), misses(20);
+  hits[0] = hits[1] = hits[9] = 1;
+  misses[2] = misses[9] = 1;
+  EXPECT_EQ(uses.hits, hits);
+  EXPECT_EQ(uses.misses, misses);
+}
+
 INSTANTIATE_TEST_SUITE_P(Memory, Streamer, testing::Bool(), [](const auto& test_info) {
   return test_info.param ? "ThroughATier" : "InReach";
 });

@@ -43,7 +43,7 @@ TEST(MeasureReader, RefusesWhatCannotBeMeasured) {
                [&] { measure_reader({path}, {}, {.record_bytes = 1, .records_in_flight = 0}); });
 }
 
-TEST(ReadsToKeepBusy, TheFewestThatComeClose) {
+TEST(KeepDriveBusy, TheFewestThatComeClose) {
   const auto fewest = [](std::vector<DepthSpeed> speeds) { return fewest_that_keep_busy(speeds); };
   EXPECT_EQ(fewest({{1, 2.3}, {2, 2.2}, {4, 2.4}, {8, 2.5}}), 1);  // one at a time
   EXPECT_EQ(fewest({{1, 1.9}, {2, 3.4}, {4, 6.1}, {8, 6.8}}), 4);  // several at a time
@@ -51,13 +51,14 @@ TEST(ReadsToKeepBusy, TheFewestThatComeClose) {
   EXPECT_EQ(fewest({}), 1);
 }
 
-TEST(ReadsToKeepBusy, IsMeasured) {
+TEST(KeepDriveBusy, IsMeasured) {
   const TempDir dir;
   const std::string path = dir.write("file", random_bytes(1 << 20, 1));
-  const int reads = reads_to_keep_busy(
+  const BusyDrive drive = keep_drive_busy(
       {path}, {}, {.record_bytes = 65536, .max_seconds = 0.2, .max_bytes = 1 << 20});
-  EXPECT_GE(reads, 1);
-  EXPECT_LE(reads, 8);
+  EXPECT_GE(drive.reads_at_once, 1);
+  EXPECT_LE(drive.reads_at_once, 8);
+  EXPECT_GT(drive.bytes_per_second, 0);
 }
 
 TEST(CalibrateReader, ChoosesAmongWhatTheMachineHas) {

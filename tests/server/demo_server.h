@@ -35,6 +35,10 @@ class DemoServer {
           app_.handle(std::move(request), exchange);
         },
         error_by_path);
+    app_.models().set_workers([this](std::function<void()> work) { server_->post(work); });
+  }
+  ~DemoServer() {
+    if (service_) service_->stop();
   }
 
   void load() {

@@ -248,6 +248,7 @@ class Listening {
             },
             error_by_path) {
     app.set_connection_count([this] { return server_.n_connections(); });
+    app.models().set_workers([this](std::function<void()> work) { server_.post(std::move(work)); });
     options.general.note(fmt::format("listening on {}", server_.url()));
     if (!is_loopback(options.host) && server_.port() > 0 && app.options().api_keys.empty())
       options.general.note("anybody who reaches this machine may use it: set --api-key");
@@ -369,7 +370,6 @@ int serve_several(const ServeOptions& options) {
   Listening listening(app, options);
   HttpServer& server = listening.server();
   notes.set_url(server.url());
-  app.models().set_workers([&server](std::function<void()> work) { server.post(std::move(work)); });
   note_models(models, options);
   signals.wait();
 
@@ -406,7 +406,8 @@ void add_serve_command(CommandLine& line) {
       .example("serve --models /data/models --max-models 2 --keep-alive 30m")
       .example("serve --host 0.0.0.0 --api-key-file keys.txt --parallel 4")
       .example("serve --host /run/user/1000/moeflux.sock");
-  command.note("GET /health answers 503 while the model is loaded and 200 afterwards.")
+  command.note("A browser finds a web page at the same address: chats, and the engine at work.")
+      .note("GET /health answers 503 while the model is loaded and 200 afterwards.")
       .note("With --models and no MODEL, each is loaded when a request names it.")
       .note("SIGTERM or Ctrl-C lets answers come to their end, a second one ends at once.");
   command.run([options, &command](const std::vector<std::string>& arguments) {

@@ -109,6 +109,7 @@ SchedulerStats Scheduler::stats() const {
 }
 
 bool Scheduler::step() {
+  const bool had_jobs = n_jobs() > 0;
   drop_cancelled();
   admit();
   const auto start = Job::Clock::now();
@@ -122,6 +123,7 @@ bool Scheduler::step() {
     if (!failure) tell_drafter(seconds_since(start));
   }
   drop_ended();
+  if (had_jobs && n_jobs() == 0) engine_.watch().publish();  // what is seen until there is more
   return n_jobs() > 0;
 }
 
@@ -312,6 +314,7 @@ void Scheduler::draw(Job& job) {
          n_accepted < n_drafts && job.drafts[n_accepted] == job.answer.last())
     ++n_accepted;
   job.session->take_back(static_cast<std::int64_t>(n_drafts - n_accepted));
+  stats_.n_drawn += 1 + n_accepted;
   job.stats.n_drafted += static_cast<std::int64_t>(n_drafts);
   job.stats.n_accepted += static_cast<std::int64_t>(n_accepted);
   job.drafts.clear();

@@ -47,6 +47,7 @@ struct SchedulerOptions {
 struct SchedulerStats {
   std::uint64_t passes = 0;
   std::uint64_t prompt_rows = 0, decode_rows = 0;  // drafts are rows
+  std::uint64_t n_drawn = 0;                       // tokens of answers
   std::uint64_t experts_requested = 0;             // once for all rows of a pass
   std::uint64_t experts_missed = 0;
   std::uint64_t bytes_read = 0;  // of experts: missed, prefetched and warmed

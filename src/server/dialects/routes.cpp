@@ -128,10 +128,6 @@ HttpResponse show(const ServerApp& app, const HttpRequest& request) {
   return {.body = dump_json(ollama_show(app, name))};
 }
 
-HttpResponse greet(const ServerApp&, const HttpRequest&) {
-  return {.content_type = "text/plain; charset=utf-8", .body = "moeflux is running"};
-}
-
 [[noreturn]] HttpResponse not_supported(const ServerApp&, const HttpRequest& request) {
   throw HttpError(
       501, "not_supported_error",
@@ -152,7 +148,6 @@ void add_ollama_routes(ServerApp& app) {
                return ollama_unload(kind, pool, entry, body, exchange);
              }});
   }
-  app.add_route("GET", "/", greet, ollama_error, /*needs_key=*/false);
   app.add_route("GET", "/api/version", ollama_version, ollama_error, /*needs_key=*/false);
   app.add_route("GET", "/api/tags", tags, ollama_error);
   app.add_route("GET", "/api/ps", running_models, ollama_error);

@@ -55,7 +55,8 @@ void LiveExchange::respond(HttpResponse response) {
                                  : fmt::format("Content-Length: {}\r\n", response.body.size());
   queue_ += head(response.status, response.body.empty() ? "" : response.content_type,
                  response.headers, length);
-  if (!form_.head_only) queue_ += response.body;
+  // A client that has the body already is told its length only.
+  if (!form_.head_only && response.status != 304) queue_ += response.body;
   // It is there already, as part of what its request has reserved: counted as far as there is room.
   has_room();
   wake();
@@ -96,6 +97,11 @@ void LiveExchange::finish() {
   on_gone_ = nullptr;
   if (form_.chunked && !gone_) queue_ += "0\r\n\r\n";
   wake();
+}
+
+std::size_t LiveExchange::backlog() {
+  const std::lock_guard lock(mutex_);
+  return queue_.size();
 }
 
 void LiveExchange::on_gone(std::function<void()> callback) {

@@ -31,6 +31,8 @@ class Exchange {
   virtual void begin_stream(StreamHead head) = 0;
   virtual void write(std::string bytes) = 0;
   virtual void finish() = 0;
+  // Bytes of a stream that wait for the client. A writer that can leave something out looks here.
+  virtual std::size_t backlog() { return 0; }
 
   // Called once, on any thread, when the client leaves before the answer is complete; at once where
   // it has left already. Replaces what was set before.
@@ -86,6 +88,7 @@ class LiveExchange final : public Exchange {
   void begin_stream(StreamHead head) override;
   void write(std::string bytes) override;
   void finish() override;
+  std::size_t backlog() override;
   void on_gone(std::function<void()> callback) override;
 
   // For the connection:

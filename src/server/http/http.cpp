@@ -124,6 +124,7 @@ std::string_view status_text(int status) {
   static const std::map<int, std::string_view> texts{
       {200, "OK"},
       {204, "No Content"},
+      {304, "Not Modified"},
       {400, "Bad Request"},
       {401, "Unauthorized"},
       {403, "Forbidden"},

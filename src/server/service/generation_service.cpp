@@ -72,7 +72,9 @@ GenerationService::GenerationService(Engine& engine, ServiceOptions options)
     scheduler.max_drafts = engine.max_drafts();
   }
   metrics_.set_engine(read_engine(engine));
+  feed_ = std::make_shared<EngineFeed>(engine, options_.n_parallel);
   scheduler_ = std::make_unique<SchedulerThread>(engine, std::move(scheduler));
+  feed_->set_scheduler(*scheduler_);
 }
 
 SamplingParams GenerationService::resolve(const SamplingChanges& changes) const {

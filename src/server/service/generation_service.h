@@ -17,6 +17,7 @@
 #include "runtime/sampling/sampling_params.h"
 #include "server/http/request_memory.h"
 #include "server/service/answer_constraints.h"
+#include "server/service/engine_feed.h"
 #include "server/service/generation.h"
 #include "server/service/generation_prompt.h"
 #include "server/service/service_metrics.h"
@@ -57,6 +58,9 @@ class GenerationService {
  public:
   // `engine` must outlive it and was opened for n_parallel sessions. Throws Error.
   GenerationService(Engine& engine, ServiceOptions options);
+  ~GenerationService() { stop(); }
+  GenerationService(const GenerationService&) = delete;
+  GenerationService& operator=(const GenerationService&) = delete;
 
   // Checks all of the request, then submits it. Throws HttpError and Error for one that is refused:
   // then the sink is never called. `accepted` is called before the first event, by this thread.
@@ -74,13 +78,21 @@ class GenerationService {
   const ServiceOptions& options() const { return options_; }
   const PromptMaker& prompt_maker() const { return prompt_maker_; }
   ServiceMetrics& metrics() { return metrics_; }
+  // For those who look on while the engine works. They do not keep the model in memory.
+  EngineFeed& feed() { return *feed_; }
   std::int64_t created() const { return created_; }  // seconds since 1970
   SchedulerStats stats() const { return scheduler_->stats(); }
 
   // No more requests; returns when all have ended or after so long. False: some go on.
-  bool drain(std::chrono::milliseconds at_most) { return scheduler_->drain(at_most); }
+  bool drain(std::chrono::milliseconds at_most) {
+    feed_->stop();
+    return scheduler_->drain(at_most);
+  }
   // Ends all that go on. Afterwards the engine belongs to the caller again.
-  void stop() { scheduler_->stop(); }
+  void stop() {
+    feed_->stop();
+    scheduler_->stop();
+  }
 
  private:
   SamplingParams resolve(const SamplingChanges& changes) const;
@@ -97,6 +109,7 @@ class GenerationService {
   std::optional<PrefixStore> store_;
   std::optional<SessionSync> sync_;
   std::optional<SchedulerDrafts> drafts_;
+  std::shared_ptr<EngineFeed> feed_;  // shared with workers that are about to write for it
   std::unique_ptr<SchedulerThread> scheduler_;  // last: it uses all of the above
 };
 

@@ -48,6 +48,25 @@ TEST(LiveExchangeTest, AStreamIsChunksAndPings) {
   EXPECT_EQ(exchange.take().bytes, "");
 }
 
+TEST(LiveExchangeTest, WhatIsKnownIsNotSentAgain) {
+  LiveExchange exchange(form(), [] {});
+  exchange.respond({.status = 304, .body = "known", .headers = {{"ETag", "\"x\""}}});
+  const std::string bytes = exchange.take().bytes;
+  EXPECT_NE(bytes.find("304 Not Modified\r\n"), std::string::npos) << bytes;
+  EXPECT_TRUE(bytes.ends_with("Content-Length: 5\r\nConnection: keep-alive\r\n\r\n")) << bytes;
+}
+
+TEST(LiveExchangeTest, SaysWhatWaitsForTheClient) {
+  LiveExchange exchange(form(), [] {});
+  exchange.begin_stream({});
+  exchange.take();
+  EXPECT_EQ(exchange.backlog(), 0u);
+  exchange.write("data: 1\n\n");
+  EXPECT_GE(exchange.backlog(), 9u);
+  exchange.take();
+  EXPECT_EQ(exchange.backlog(), 0u);
+}
+
 TEST(LiveExchangeTest, OldClientsGetAStreamThatEndsWithTheConnection) {
   LiveExchange::Form old = form();
   old.chunked = old.keep_alive = false;
