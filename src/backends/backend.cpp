@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "backends/cpu/cpu_backend.h"
+#include "backends/cuda/cuda_backend.h"
 #include "base/error.h"
 
 namespace moeflux {
@@ -23,6 +24,14 @@ namespace {
 
 std::vector<BackendInfo>& backends() {
   static std::vector<BackendInfo> list = {
+      {.name = "cuda",
+       .what = "an NVIDIA GPU",
+       .missing = cuda::missing,
+       .scratch_needed = cuda::scratch_needed,
+       .make = [](const BackendOptions& options) -> std::unique_ptr<Backend> {
+         return cuda::make_backend(options, cuda::loaded_driver().driver);
+       },
+       .is_reached_by_host = false},
       {"cpu", "this machine's processors", [] { return std::string(); }, cpu::scratch_needed,
        [](const BackendOptions& options) -> std::unique_ptr<Backend> {
          return std::make_unique<cpu::CpuBackend>(options, cpu::select_kernels(options.isa));

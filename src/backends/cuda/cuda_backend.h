@@ -1,0 +1,151 @@
+// The backend of NVIDIA GPUs: memory of the device and pinned memory of the host, operations that
+// run in order on a stream, copies beside them on another.
+//
+// Operations are put down as a list (Program) and handed over when the host waits; lists of few
+// rows become graphs. A list with many rows is handed over as it grows: then the device has enough
+// to do that launches do not count. What the host uploads and downloads in a pass goes through
+// pinned memory at places that depend on the list alone, so that a graph can run again.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backends/backend.h"
+#include "backends/cuda/program.h"
+#include "base/thread_pool.h"
+
+namespace moeflux::cuda {
+
+// See BackendInfo.
+std::uint64_t scratch_needed(const WidestOps& ops, int n_threads);
+
+class CudaBackend final : public Backend {
+ public:
+  CudaBackend(const BackendOptions& options, const Driver& driver, int device_index);
+  ~CudaBackend() override;
+
+  std::string name() const override;
+  Device& device() { return device_; }
+  std::uint64_t n_graph_launches() const { return program_.n_graph_launches(); }
+
+  std::unique_ptr<Buffer> allocate(std::uint64_t bytes, MemoryKind kind, Backing backing) override;
+  void discard(const Bytes&) override {}
+  WeightFormat layout_for(const WeightFormat& format, WeightUse use) const override;
+  std::uint64_t scratch_bytes() const override;
+
+  void upload(std::span<const std::byte> from, const Bytes& to) override;
+  void download(const Bytes& from, std::span<std::byte> to) override;
+  void copy(const Bytes& from, const Bytes& to) override;
+  void clear(const Bytes& bytes) override;
+  Mark transfer(const Bytes& from, const Bytes& to) override;
+  bool transferred(Mark mark) override;
+  void wait_for_transfer(Mark mark) override;
+
+  Mark mark() override { return n_enqueued_; }
+  bool done(Mark mark) override;
+  void wait(Mark mark) override;
+
+  int n_threads() const override { return pool_.size(); }
+  void parallel_for(std::int64_t n, const std::function<void(std::int64_t)>& body) override;
+  void set_poll(std::function<void()> poll) override { poll_ = std::move(poll); }
+
+  void embed(const EmbedOp& op) override;
+  void rms_norm(const RmsNormOp& op) override;
+  void matmuls(std::span<const MatmulOp> ops) override;
+  void add(const AddOp& op) override;
+  void clamp(const ClampOp& op) override;
+  void softcap(const SoftcapOp& op) override;
+  void rope(const RopeOp& op) override;
+  void store_kv(const StoreKvOp& op) override;
+  void attention(const AttentionOp& op) override;
+  void short_conv(const ShortConvOp& op) override;
+  void gated_delta(const GatedDeltaOp& op) override;
+  void latent_attention(const LatentAttentionOp& op) override;
+  void expanded_attention(const ExpandedAttentionOp& op) override;
+  void head_matmul(const HeadMatmulOp& op) override;
+  void ffns(std::span<const FfnOp> ops) override;
+  void route(const RouteOp& op) override;
+  void combine(const CombineOp& op) override;
+  bool drives_experts() const override { return true; }
+  void experts(const ExpertsOp& op) override;
+
+ private:
+  // Memory that operations use between two of them, of at least so many bytes. What an operation
+  // asks for is valid until the next one asks.
+  enum class Scratch { Activations, Partial, Lists };
+  static constexpr int kScratches = 3;
+  CUdeviceptr scratch(Scratch which, std::size_t bytes);
+  // A copy on the device of numbers that belong to a spec, made once.
+  const float* constants(const std::vector<float>& values);
+
+  template <class Params>
+  void launch(std::string_view kernel, const Params& params, const Grid& grid) {
+    program_.launch(kernel, params, grid);
+    note_enqueued();
+  }
+  // Products of few rows of activations, and of many.
+  void few_rows(std::span<const MatmulOp> ops);
+  void many_rows(const MatmulOp& op);
+  void few_rows(const FfnOp& op);
+  void many_rows(const FfnOp& op);
+  void experts_of_few_rows(const ExpertsOp& op);
+  // All experts of the bank that the rows chose are there.
+  void experts_of_many_rows(const ExpertsOp& op);
+
+  void note_enqueued();
+  void note_rows(std::int64_t rows);
+  void flush();
+  void deliver(Mark until);
+
+  // A moment on a stream.
+  struct Moment {
+    Mark mark;
+    CUevent event;
+  };
+  void record(std::deque<Moment>& moments, Mark mark, CUstream stream);
+  bool reached(std::deque<Moment>& moments, Mark& reached_mark, Mark mark);
+  CUevent take_event();
+
+  const Driver& driver_;
+  Device device_;
+  Precision precision_;
+  ThreadPool pool_;
+  std::function<void()> poll_;
+  Program program_;
+  bool is_wide_ = false;  // the list has operations of many rows
+
+  Mark n_enqueued_ = 0, n_flushed_ = 0, n_done_ = 0;
+  std::deque<Moment> moments_;
+  Mark n_transfers_ = 0, n_transferred_ = 0;
+  std::deque<Moment> transfers_;
+  std::vector<CUevent> free_events_;
+
+  // Pinned memory between the host and the device, for what is enqueued and not done.
+  std::byte *uploads_ = nullptr, *downloads_ = nullptr;
+  std::size_t uploads_used_ = 0, downloads_used_ = 0;
+  struct Download {
+    Mark mark;
+    const std::byte* from;
+    std::span<std::byte> to;
+  };
+  std::deque<Download> pending_;
+
+  struct ScratchMemory {
+    CUdeviceptr address = 0;
+    std::size_t bytes = 0;
+  };
+  ScratchMemory scratches_[kScratches];
+  std::map<std::vector<float>, CUdeviceptr> constants_;
+};
+
+// With the driver of this machine, or one of a test.
+std::unique_ptr<Backend> make_backend(const BackendOptions& options, const Driver& driver);
+std::string missing();  // why this machine cannot run it; empty: it can
+
+}  // namespace moeflux::cuda

@@ -1,0 +1,6 @@
+// Attention over the cache.
+#include "backends/cuda/kernels/weights.h"
+
+GPU_CODE_BEGIN
+namespace moeflux::gpu {}  // namespace moeflux::gpu
+GPU_CODE_END

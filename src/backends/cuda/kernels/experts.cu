@@ -1,0 +1,6 @@
+// Looking experts up.
+#include "backends/cuda/kernels/weights.h"
+
+GPU_CODE_BEGIN
+namespace moeflux::gpu {}  // namespace moeflux::gpu
+GPU_CODE_END

@@ -1,0 +1,6 @@
+// Products of many rows of activations, on the units that multiply matrices.
+#include "backends/cuda/kernels/weights.h"
+
+GPU_CODE_BEGIN
+namespace moeflux::gpu {}  // namespace moeflux::gpu
+GPU_CODE_END
