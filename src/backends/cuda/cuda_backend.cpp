@@ -69,6 +69,7 @@ CudaBackend::CudaBackend(const BackendOptions& options, const Driver& driver, in
       downloads_(allocate_pinned(driver, kDownloadBytes)) {}
 
 CudaBackend::~CudaBackend() {
+  round_places_.reset();
   driver_.cuStreamSynchronize(device_.compute());
   driver_.cuStreamSynchronize(device_.copies());
   for (std::deque<Moment>* moments : {&moments_, &transfers_}) {
@@ -79,6 +80,7 @@ CudaBackend::~CudaBackend() {
     if (memory.address != 0) driver_.cuMemFree(memory.address);
   }
   for (const auto& [values, address] : constants_) driver_.cuMemFree(address);
+  if (found_ != 0) driver_.cuMemFree(found_);
   driver_.cuMemFreeHost(uploads_);
   driver_.cuMemFreeHost(downloads_);
 }

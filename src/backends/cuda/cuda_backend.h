@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "backends/backend.h"
+#include "backends/cuda/kernels/matvec.h"
 #include "backends/cuda/program.h"
 #include "base/thread_pool.h"
 
@@ -94,9 +95,20 @@ class CudaBackend final : public Backend {
   void many_rows(const MatmulOp& op);
   void few_rows(const FfnOp& op);
   void many_rows(const FfnOp& op);
+  // Rows of activations that a launch for few takes.
+  std::int64_t rows_at_once(std::size_t bytes_per_row) const;
+
+  static constexpr std::int64_t kFewRows = 8;
+  static constexpr std::size_t kMostPairs = 512, kFoundAt = 64;
   void experts_of_few_rows(const ExpertsOp& op);
-  // All experts of the bank that the rows chose are there.
-  void experts_of_many_rows(const ExpertsOp& op);
+  // `places` is an ExpertPlace for each expert of the bank, as words. Pairs whose expert is missing
+  // there are left out: their rows of `out` are not written.
+  void experts_of_many_rows(const ExpertsOp& op, const std::uint64_t* places);
+  void experts_in_rounds(const ExpertsOp& op);
+  void find_experts(const ExpertsOp& op, const std::uint64_t* places, bool asks);
+  void pairs_of_few_rows(const ExpertsOp& op, const gpu::FoundExpert* found);
+  static const std::uint64_t* place_words(const Bytes& places);
+  CUdeviceptr found_memory();  // a round, and from kFoundAt on a FoundExpert for each pair
 
   void note_enqueued();
   void note_rows(std::int64_t rows);
@@ -142,6 +154,8 @@ class CudaBackend final : public Backend {
   };
   ScratchMemory scratches_[kScratches];
   std::map<std::vector<float>, CUdeviceptr> constants_;
+  CUdeviceptr found_ = 0;
+  std::unique_ptr<Buffer> round_places_;
 };
 
 // With the driver of this machine, or one of a test.

@@ -12,7 +12,7 @@ void CudaBackend::many_rows(const MatmulOp&) {
 void CudaBackend::many_rows(const FfnOp&) {
   fail(Errc::Unsupported, "feed-forwards of many rows");
 }
-void CudaBackend::experts_of_many_rows(const ExpertsOp&) {
+void CudaBackend::experts_of_many_rows(const ExpertsOp&, const std::uint64_t*) {
   fail(Errc::Unsupported, "experts of many rows");
 }
 

@@ -33,6 +33,7 @@ struct RegisteredKernel {
 #define GPU_SHARED static thread_local
 #define GPU_UNROLL
 #define GPU_INLINE inline
+#define GPU_LAMBDA
 
 inline int thread() {
   return place.thread;

@@ -22,10 +22,10 @@ inline std::uint32_t load_32_bits(const unsigned char* at) {
          std::uint32_t{at[3]} << 24;
 }
 
+// At a multiple of 4; quicker at one of 16.
 template <int kDwords>
 inline void load_dwords(const unsigned char* at, std::uint32_t (&out)[kDwords]) {
-  const auto address = reinterpret_cast<std::uintptr_t>(at);
-  if (kDwords % 4 == 0 && address % 16 == 0) {
+  if (kDwords % 4 == 0 && reinterpret_cast<std::uintptr_t>(at) % 16 == 0) {
     const auto* quads = reinterpret_cast<const Quad*>(at);
     GPU_UNROLL
     for (int i = 0; i < kDwords / 4; ++i) {
@@ -37,7 +37,7 @@ inline void load_dwords(const unsigned char* at, std::uint32_t (&out)[kDwords]) 
     }
   } else {
     GPU_UNROLL
-    for (int i = 0; i < kDwords; ++i) out[i] = load_32_bits(at + 4 * i);
+    for (int i = 0; i < kDwords; ++i) out[i] = reinterpret_cast<const std::uint32_t*>(at)[i];
   }
 }
 
@@ -134,20 +134,38 @@ inline float weight_at(const DeviceWeight& w, int row, int col) {
   return s.scale * number_at(w, row, col) + s.offset;
 }
 
-// Products take weights in chunks of 32 columns, which share a scale. `kBits` is of a number.
-inline constexpr int kChunk = 32;
-
-// Whether chunks of 32 columns share their scales: all but odd groups, and E2M1 in groups of 16,
-// whose halves of a chunk do.
-inline bool has_chunks(const DeviceWeight& w) {
-  switch (w.kind) {
-    case Kind::Affine:
-    case Kind::Fp8Block:
-      return w.cols % kChunk == 0 && w.group % kChunk == 0;
-    case Kind::Fp4:
-      return w.cols % kChunk == 0 && w.group % 16 == 0;
-    default:
-      return w.cols % kChunk == 0;
+// A scale that is a float, at an address that is a multiple of its size.
+inline float load_aligned_scale(const unsigned char* plane, ScaleType type, std::int64_t index) {
+  if (type == ScaleType::F32) return reinterpret_cast<const float*>(plane)[index];
+  const std::uint16_t half = reinterpret_cast<const std::uint16_t*>(plane)[index];
+  return type == ScaleType::F16 ? from_half(half) : from_bfloat(half);
+}
+// scale_at() for planes that are aligned (is_aligned() in few_rows.cpp).
+template <Kind kKind>
+inline ScaleAndOffset aligned_scale_at(const DeviceWeight& w, int row, int col) {
+  if constexpr (kKind == Kind::Affine) {
+    const std::int64_t index = std::int64_t{row} * w.scales_per_row + col / w.group;
+    const float scale = load_aligned_scale(w.scales, w.scale_type, index);
+    if (w.zero == Zero::Bias) return {scale, load_aligned_scale(w.biases, w.scale_type, index)};
+    const int zero = w.zero == Zero::MidCode ? 1 << (w.bits - 1) : w.biases[index];
+    return {scale, -scale * static_cast<float>(zero)};
+  } else if constexpr (kKind == Kind::Fp4) {
+    const std::int64_t index = std::int64_t{row} * w.scales_per_row + col / w.group;
+    float scale = w.scale_type == ScaleType::E8M0 ? decode_e8m0(w.scales[index])
+                                                  : decode_e4m3(w.scales[index]);
+    if (w.has_tensor_scale) {
+      const float of_all = *reinterpret_cast<const float*>(w.biases);
+      scale = w.tensor_scale_divides ? scale / of_all : scale * of_all;
+    }
+    return {scale, 0};
+  } else if constexpr (kKind == Kind::Fp8Block) {
+    const std::int64_t index =
+        std::int64_t{(row + w.block_row0) / w.block_rows} * w.scales_per_row + col / w.group;
+    return {w.scale_type == ScaleType::E8M0 ? decode_e8m0(w.scales[index])
+                                            : load_aligned_scale(w.scales, w.scale_type, index),
+            0};
+  } else {
+    return {1, 0};
   }
 }
 
