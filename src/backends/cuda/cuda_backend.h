@@ -20,6 +20,10 @@
 #include "backends/cuda/program.h"
 #include "base/thread_pool.h"
 
+namespace moeflux::gpu {
+struct AttentionParams;
+}
+
 namespace moeflux::cuda {
 
 // See BackendInfo.
@@ -97,6 +101,15 @@ class CudaBackend final : public Backend {
   void experts_of_few_rows(const ExpertsOp& op);
   // All experts of the bank that the rows chose are there.
   void experts_of_many_rows(const ExpertsOp& op);
+  // Any kind of attention that reads keys and values from a cache.
+  void attend(const gpu::AttentionParams& op);
+  // Rows of heads that lie anywhere on the device.
+  struct HeadRows {
+    float* data;
+    std::int64_t stride, head_stride;
+  };
+  void head_products(const HeadMatrix& matrix, int n_heads, std::int64_t n, const HeadRows& x,
+                     const HeadRows& y);
 
   void note_enqueued();
   void note_rows(std::int64_t rows);
