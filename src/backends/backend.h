@@ -134,13 +134,17 @@ struct BackendInfo {
   std::unique_ptr<Backend> (*make)(const BackendOptions& options);  // throws Error
   // Whether experts are read straight into its memory. Else they come through pinned memory.
   bool is_reached_by_host = true;
+  // Memory of its own that is free now, less what is better left; null: it has none but the
+  // host's.
+  std::uint64_t (*free_memory)() = nullptr;
 };
 std::span<const BackendInfo> backend_list();
+inline constexpr std::string_view kAutoBackend = "auto";
 
-// Adds one of a program's own, before any is used. What was added last is the default.
+// Adds one of a program's own, before any is used. What was added last is what "auto" means.
 void add_backend(const BackendInfo& info);
-// Without a name: the default. Both throw Error(BadInput) for an unknown name, the latter for one
-// this machine cannot run, too.
+// Without a name, or "auto": what was added, else the first of the list that this machine can run.
+// Both throw Error(BadInput) for an unknown name, the latter for one this machine cannot run, too.
 const BackendInfo& find_backend(std::string_view name = {});
 std::unique_ptr<Backend> make_backend(const BackendOptions& options, std::string_view name = {});
 

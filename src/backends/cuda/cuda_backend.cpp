@@ -307,6 +307,17 @@ std::unique_ptr<Backend> make_backend(const BackendOptions& options, const Drive
   return std::make_unique<CudaBackend>(options, driver, 0);
 }
 
+std::uint64_t free_memory() {
+  constexpr std::uint64_t kReserve = 512u << 20;  // for others, and what the driver takes itself
+  const Driver& driver = loaded_driver().driver;
+  CUcontext context = nullptr;
+  std::size_t free = 0, total = 0;
+  MOEFLUX_CUDA(driver, cuDevicePrimaryCtxRetain, &context, 0);
+  MOEFLUX_CUDA(driver, cuCtxSetCurrent, context);
+  MOEFLUX_CUDA(driver, cuMemGetInfo, &free, &total);
+  return free - std::min<std::uint64_t>(free, kReserve);
+}
+
 std::string missing() {
   if (kernel_modules().empty())
     return "this program was built without clang-19, which compiles its kernels";

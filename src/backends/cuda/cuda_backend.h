@@ -21,6 +21,10 @@
 #include "backends/cuda/program.h"
 #include "base/thread_pool.h"
 
+namespace moeflux::gpu {
+struct AttentionParams;
+}
+
 namespace moeflux::cuda {
 
 // See BackendInfo.
@@ -109,6 +113,15 @@ class CudaBackend final : public Backend {
   void pairs_of_few_rows(const ExpertsOp& op, const gpu::FoundExpert* found);
   static const std::uint64_t* place_words(const Bytes& places);
   CUdeviceptr found_memory();  // a round, and from kFoundAt on a FoundExpert for each pair
+  // Any kind of attention that reads keys and values from a cache.
+  void attend(const gpu::AttentionParams& op);
+  // Rows of heads that lie anywhere on the device.
+  struct HeadRows {
+    float* data;
+    std::int64_t stride, head_stride;
+  };
+  void head_products(const HeadMatrix& matrix, int n_heads, std::int64_t n, const HeadRows& x,
+                     const HeadRows& y);
 
   void note_enqueued();
   void note_rows(std::int64_t rows);
@@ -161,5 +174,6 @@ class CudaBackend final : public Backend {
 // With the driver of this machine, or one of a test.
 std::unique_ptr<Backend> make_backend(const BackendOptions& options, const Driver& driver);
 std::string missing();  // why this machine cannot run it; empty: it can
+std::uint64_t free_memory();
 
 }  // namespace moeflux::cuda

@@ -25,7 +25,8 @@ struct ModelOptions {
   std::optional<std::int64_t> context;
   std::optional<std::int64_t> batch;
   std::optional<std::int64_t> threads;
-  std::optional<std::string> ram;
+  std::optional<std::string> ram, vram;
+  std::string device = "auto";
   std::string precision = "fine";
   bool exact = false;  // short for precision = "exact"
   std::string kv = "f32";

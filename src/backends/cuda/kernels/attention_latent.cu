@@ -1,0 +1,2 @@
+// Attention of latents.
+#include "backends/cuda/kernels/attention_parts.h"

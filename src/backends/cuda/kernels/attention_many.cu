@@ -1,0 +1,2 @@
+// Attention of many tokens.
+#include "backends/cuda/kernels/attention_parts.h"
