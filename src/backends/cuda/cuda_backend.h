@@ -20,6 +20,10 @@
 #include "backends/cuda/program.h"
 #include "base/thread_pool.h"
 
+namespace moeflux::gpu {
+struct ProductParams;
+}
+
 namespace moeflux::cuda {
 
 // See BackendInfo.
@@ -95,8 +99,10 @@ class CudaBackend final : public Backend {
   void few_rows(const FfnOp& op);
   void many_rows(const FfnOp& op);
   void experts_of_few_rows(const ExpertsOp& op);
-  // All experts of the bank that the rows chose are there.
-  void experts_of_many_rows(const ExpertsOp& op);
+  // `places` is an ExpertPlace for each expert of the bank, as words. Pairs whose expert is missing
+  // there are left out: their rows of `out` are not written.
+  void experts_of_many_rows(const ExpertsOp& op, const std::uint64_t* places);
+  void product(gpu::ProductParams& p, std::int64_t most_rows);
 
   void note_enqueued();
   void note_rows(std::int64_t rows);
