@@ -23,6 +23,7 @@
 
 namespace moeflux::gpu {
 struct AttentionParams;
+struct ProductParams;
 }
 
 namespace moeflux::cuda {
@@ -122,6 +123,7 @@ class CudaBackend final : public Backend {
   };
   void head_products(const HeadMatrix& matrix, int n_heads, std::int64_t n, const HeadRows& x,
                      const HeadRows& y);
+  void product(gpu::ProductParams& p, std::int64_t most_rows);
 
   void note_enqueued();
   void note_rows(std::int64_t rows);

@@ -87,6 +87,18 @@ inline int shuffle_xor(int value, int mask) {
   return shuffle_bits(value, place.thread % 32 ^ mask);
 }
 
+inline std::uint32_t ballot(bool value) {
+  const std::byte* all = give_to_warp(&value, sizeof value);
+  std::uint32_t out = 0;
+  for (int i = 0; i < 32; ++i)
+    if (all[i * kMostExchanged] != std::byte{0}) out |= 1u << i;
+  done_with_warp();
+  return out;
+}
+inline int count_bits(std::uint32_t bits) {
+  return __builtin_popcount(bits);
+}
+
 inline int dot4(int a, int b, int sum) {
   for (int i = 0; i < 4; ++i) {
     const auto byte = [i](int x) {
@@ -112,6 +124,27 @@ inline std::uint32_t to_half2(float first, float second) {
 }
 inline std::uint32_t to_bfloat2(float first, float second) {
   return to_bfloat(first) | static_cast<std::uint32_t>(to_bfloat(second)) << 16;
+}
+
+inline std::uint32_t add_halves(std::uint32_t a, std::uint32_t b) {
+  const auto sum = [](std::uint32_t x, std::uint32_t y) {
+    return from_half(static_cast<std::uint16_t>(x)) + from_half(static_cast<std::uint16_t>(y));
+  };
+  return to_half2(sum(a, b), sum(a >> 16, b >> 16));
+}
+inline std::uint32_t scale_halves(std::uint32_t a, std::uint32_t b) {
+  const auto product = [](std::uint32_t x, std::uint32_t y) {
+    return from_half(static_cast<std::uint16_t>(x)) * from_half(static_cast<std::uint16_t>(y));
+  };
+  return to_half2(product(a, b), product(a >> 16, b >> 16));
+}
+// Rounded to a float on the way, where that is not exact.
+inline std::uint32_t multiply_add_halves(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
+  const auto value = [](std::uint32_t x, std::uint32_t y, std::uint32_t z) {
+    return from_half(static_cast<std::uint16_t>(x)) * from_half(static_cast<std::uint16_t>(y)) +
+           from_half(static_cast<std::uint16_t>(z));
+  };
+  return to_half2(value(a, b, c), value(a >> 16, b >> 16, c >> 16));
 }
 
 void multiply_halves(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]);

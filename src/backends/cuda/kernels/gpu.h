@@ -79,6 +79,18 @@ inline int shuffle(int value, int lane) {
   return __nvvm_shfl_sync_idx_i32(-1, value, lane, 31);
 }
 
+// A bit for each lane.
+inline std::uint32_t ballot(bool value) {
+  std::uint32_t out;
+  asm volatile("{ .reg .pred given; setp.ne.u32 given, %1, 0; vote.sync.ballot.b32 %0, given, -1; }"
+               : "=r"(out)
+               : "r"(static_cast<std::uint32_t>(value)));
+  return out;
+}
+inline int count_bits(std::uint32_t bits) {
+  return __builtin_popcount(bits);
+}
+
 // sum + four products of signed bytes
 inline int dot4(int a, int b, int sum) {
   int out;
@@ -111,6 +123,23 @@ inline std::uint32_t to_half2(float first, float second) {
 inline std::uint32_t to_bfloat2(float first, float second) {
   std::uint32_t out;
   asm("cvt.rn.bf16x2.f32 %0, %2, %1;" : "=r"(out) : "f"(first), "f"(second));
+  return out;
+}
+
+// Two halves at once; the product and the sum are rounded together.
+inline std::uint32_t add_halves(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t out;
+  asm("add.rn.f16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
+  return out;
+}
+inline std::uint32_t scale_halves(std::uint32_t a, std::uint32_t b) {  // a * b
+  std::uint32_t out;
+  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
+  return out;
+}
+inline std::uint32_t multiply_add_halves(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
+  std::uint32_t out;
+  asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(c));
   return out;
 }
 
