@@ -96,6 +96,7 @@ std::unique_ptr<Buffer> CudaBackend::allocate(std::uint64_t bytes, MemoryKind ki
     std::memset(memory, 0, size);
     return std::make_unique<PinnedBuffer>(kind, bytes, memory, [this](std::byte* at) {
       wait_for_all();
+      driver_.cuStreamSynchronize(device_.compute());
       driver_.cuStreamSynchronize(device_.copies());
       driver_.cuMemFreeHost(at);
     });
@@ -105,6 +106,7 @@ std::unique_ptr<Buffer> CudaBackend::allocate(std::uint64_t bytes, MemoryKind ki
   MOEFLUX_CUDA(driver_, cuMemsetD8Async, address, 0, size, device_.compute());
   return std::make_unique<DeviceBuffer>(bytes, address, [this](CUdeviceptr at) {
     wait_for_all();
+    driver_.cuStreamSynchronize(device_.compute());
     driver_.cuStreamSynchronize(device_.copies());
     driver_.cuMemFree(at);
   });

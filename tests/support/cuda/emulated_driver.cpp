@@ -7,11 +7,15 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 #include <vector>
+
+#include <sys/mman.h>
 
 #include "support/cuda/emulated_launch.h"
 
@@ -100,12 +104,47 @@ void* at(CUdeviceptr address) {
   return reinterpret_cast<void*>(address);
 }
 
+// Each piece ends where memory ends that nobody may touch, so that a kernel that goes beyond it is
+// seen; but for less than kAlignment bytes.
+class Pieces {
+ public:
+  void* add(std::size_t bytes) {
+    constexpr std::size_t kPage = 4096, kAlignment = 64;
+    const std::size_t used = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    const std::size_t pages = (used + kPage - 1) / kPage * kPage;
+    void* mapped = ::mmap(nullptr, pages + 2 * kPage, PROT_NONE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mapped == MAP_FAILED) return nullptr;
+    auto* first = static_cast<std::byte*>(mapped) + kPage;
+    if (::mprotect(first, pages, PROT_READ | PROT_WRITE) != 0) return nullptr;
+    void* piece = first + (pages - used);
+    if (bytes < kMostPoisoned) std::memset(piece, 0xA5, bytes);  // what nobody wrote shows
+    const std::lock_guard lock(mutex_);
+    sizes_[piece] = {mapped, pages + 2 * kPage};
+    return piece;
+  }
+  void remove(void* piece) {
+    const std::lock_guard lock(mutex_);
+    const auto found = sizes_.find(piece);
+    if (found == sizes_.end()) return;
+    ::munmap(found->second.first, found->second.second);
+    sizes_.erase(found);
+  }
+
+ private:
+  static constexpr std::size_t kMostPoisoned = 64 << 20;
+  std::mutex mutex_;
+  std::map<void*, std::pair<void*, std::size_t>> sizes_;
+};
+
+Pieces& pieces() {
+  static auto* all = new Pieces;
+  return *all;
+}
+
 CUresult allocate(void** memory, std::size_t bytes) {
-  constexpr std::size_t kAlignment = 256;
-  *memory = std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
-  if (*memory == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  std::memset(*memory, 0xA5, bytes);  // what nobody wrote shows
-  return CUDA_SUCCESS;
+  *memory = pieces().add(bytes);
+  return *memory == nullptr ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
 CUresult launch(CUfunction function, unsigned x, unsigned y, unsigned z, unsigned threads,
@@ -175,14 +214,14 @@ Driver make() {
     return result;
   };
   d.cuMemFree = [](CUdeviceptr address) {
-    std::free(at(address));
+    pieces().remove(at(address));
     return CUDA_SUCCESS;
   };
   d.cuMemHostAlloc = [](void** memory, std::size_t bytes, unsigned) {
     return allocate(memory, bytes);
   };
   d.cuMemFreeHost = [](void* memory) {
-    std::free(memory);
+    pieces().remove(memory);
     return CUDA_SUCCESS;
   };
   d.cuMemHostGetDevicePointer = [](CUdeviceptr* address, void* memory, unsigned) {
