@@ -104,6 +104,7 @@ std::unique_ptr<Buffer> CudaBackend::allocate(std::uint64_t bytes, MemoryKind ki
   CUdeviceptr address = 0;
   MOEFLUX_CUDA(driver_, cuMemAlloc, &address, size);
   MOEFLUX_CUDA(driver_, cuMemsetD8Async, address, 0, size, device_.compute());
+  MOEFLUX_CUDA(driver_, cuStreamSynchronize, device_.compute());  // before copies beside it
   return std::make_unique<DeviceBuffer>(bytes, address, [this](CUdeviceptr at) {
     wait_for_all();
     driver_.cuStreamSynchronize(device_.compute());
