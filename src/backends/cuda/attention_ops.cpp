@@ -1,5 +1,7 @@
 // Attention over the cache.
 #include <algorithm>
+#include <optional>
+#include <string_view>
 
 #include "backends/cuda/cuda_backend.h"
 #include "backends/cuda/kernels/attention.h"
@@ -13,6 +15,7 @@ namespace {
 constexpr std::int64_t kFewTokens = 16;  // of which keys are read in pieces
 constexpr std::size_t kPartBytes = 64u << 20;
 constexpr std::size_t kLatentBytes = 48u << 20;  // queries and results in the absorbed form
+constexpr std::int64_t kStaticShared = 8 << 10;  // and what the device takes for itself
 constexpr float kLog2E = 1.4426950408889634f;
 
 // Queries, positions and results; what has a stride of its own is left to the caller.
@@ -42,19 +45,82 @@ gpu::AttentionParams tokens_of(gpu::AttentionParams p, std::int64_t first, std::
 
 }  // namespace
 
-void CudaBackend::attend(const gpu::AttentionParams& op) {
+namespace {
+
+// A kernel that reads keys in pieces, or in one, and how it is launched.
+struct Plan {
+  std::string_view kernel;
+  int queries = gpu::kExactQueries;  // of a tile
+  int key_block = gpu::kExactKeyBlock;
+  int blocks_per_processor = 2;  // that pays
+  unsigned threads = gpu::kExactThreads;
+  std::int64_t shared_bytes = 0;
+};
+
+Plan exact_plan(const gpu::AttentionParams& p) {
+  if (p.d_value > 1024)
+    fail(Errc::Unsupported, "the GPU attends to values of at most 1024 numbers, not {}", p.d_value);
+  const std::int64_t stride = p.d | 1;
+  const std::int64_t of_values = p.values_are_keys ? 0 : gpu::kKvTile * std::int64_t{p.d_value};
+  Plan plan;
+  plan.kernel = p.d_value <= 256 ? "attend_exactly_256" : "attend_exactly_1024";
+  plan.shared_bytes = 4 * ((gpu::kExactQueries + gpu::kKvTile) * stride + of_values);
+  return plan;
+}
+
+// Heads of few tokens on tensor cores; none where these do not take the shape.
+std::optional<Plan> few_tokens_plan(const gpu::AttentionParams& p, std::int64_t most_shared) {
+  using gpu::KvElement;
+  const KvElement type = p.k.element;
+  const int fits = type == KvElement::Q8 ? 64 : type == KvElement::F32 ? 32 : 16;
+  if (p.values_are_keys || p.v.element != type || p.d != p.d_value || p.d % fits != 0 || p.d > 256)
+    return {};
+  constexpr std::string_view kNames[][3] = {
+      {"attend_few_f32_64", "attend_few_f32_128", "attend_few_f32_256"},
+      {"attend_few_f16_64", "attend_few_f16_128", "attend_few_f16_256"},
+      {"attend_few_bf16_64", "attend_few_bf16_128", "attend_few_bf16_256"},
+      {"attend_few_q8_64", "attend_few_q8_128", "attend_few_q8_256"}};
+  const int width = p.d <= 64 ? 0 : p.d <= 128 ? 1 : 2;
+  const gpu::FewTokensMemory memory = gpu::few_tokens_memory(type, p);
+  Plan plan;
+  plan.kernel = kNames[static_cast<int>(type)][width];
+  plan.blocks_per_processor = p.d <= 128 ? 4 : 2;
+  for (int warps = gpu::kFewTokensWarps; warps > 0; warps /= 2) {
+    plan.key_block = warps * gpu::few_tokens_run(type);
+    plan.threads = count(warps * gpu::kWarp);
+    plan.shared_bytes =
+        gpu::few_tokens_query_bytes(type, 64 << width) + std::int64_t{warps} * memory.warp_bytes;
+    if (plan.shared_bytes <= most_shared) return plan;
+  }
+  return {};
+}
+
+}  // namespace
+
+void CudaBackend::attend(const gpu::AttentionParams& op, std::int64_t capacity) {
   if (op.n == 0) return;
-  if (op.d_value > 1024)
-    fail(Errc::Unsupported, "the GPU attends to values of at most 1024 numbers, not {}",
-         op.d_value);
+  const auto most_shared = static_cast<std::int64_t>(device_.most_shared_bytes()) - kStaticShared;
+  const bool is_few = op.n <= kFewTokens;
+  std::optional<Plan> found;
+  if (precision_ != Precision::Exact && is_few) found = few_tokens_plan(op, most_shared);
+  const Plan plan = found ? *found : exact_plan(op);
+  if (plan.shared_bytes > most_shared)
+    fail(Errc::Unsupported, "heads of {} and {} values are too large for the memory of this GPU",
+         op.d, op.d_value);
   const std::int64_t n_heads = std::int64_t{op.n_groups} * op.heads_per_group;
-  std::int64_t at_once = op.n;
   gpu::AttentionParams p = op;
-  if (op.n <= kFewTokens) {
-    // Never by the number of tokens: a row's result is its own.
-    const unsigned tiles = pieces(op.heads_per_group, gpu::kExactQueries) * count(op.n_groups);
-    const unsigned wanted = pieces(2 * device_.n_processors(), tiles);
-    p.n_pieces = static_cast<std::int32_t>(std::min<unsigned>(wanted, gpu::kMostPieces));
+  p.key_block = plan.key_block;
+  std::int64_t at_once = op.n;
+  if (is_few) {
+    // By the model and the device alone: neither the number of tokens nor their positions count, so
+    // a row's result is its own and a pass can be recorded.
+    const std::int64_t tiles = std::int64_t{p.n_groups} * pieces(op.heads_per_group, plan.queries);
+    const std::int64_t wanted =
+        pieces(std::int64_t{plan.blocks_per_processor} * device_.n_processors(), tiles);
+    std::int64_t most = std::min<std::int64_t>(gpu::kMostPieces, pieces(capacity, p.key_block));
+    if (p.window > 0) most = std::min<std::int64_t>(most, p.window / p.key_block + 2);
+    p.n_pieces = static_cast<std::int32_t>(
+        std::clamp<std::int64_t>(wanted, 1, std::max<std::int64_t>(most, 1)));
     const std::size_t of_token = static_cast<std::size_t>(p.n_pieces * n_heads) *
                                  (op.d_value * sizeof(float) + sizeof(gpu::SoftmaxSum));
     at_once = std::clamp<std::int64_t>(static_cast<std::int64_t>(kPartBytes / of_token), 1, op.n);
@@ -63,17 +129,14 @@ void CudaBackend::attend(const gpu::AttentionParams& op) {
     p.sums = reinterpret_cast<gpu::SoftmaxSum*>(p.parts + std::int64_t{p.n_pieces} * at_once *
                                                               n_heads * op.d_value);
   }
-  const std::int64_t stride = op.d | 1;
-  const std::int64_t of_keys = op.values_are_keys ? 0 : gpu::kKvTile * std::int64_t{op.d_value};
-  const std::int64_t shared = (gpu::kExactQueries + gpu::kKvTile) * stride + of_keys;
   for (std::int64_t first = 0; first < op.n; first += at_once) {
     const gpu::AttentionParams part = tokens_of(p, first, std::min(at_once, op.n - first));
-    const unsigned tiles = pieces(std::int64_t{part.n} * op.heads_per_group, gpu::kExactQueries);
-    launch(op.d_value <= 256 ? "attend_exactly_256" : "attend_exactly_1024", part,
+    const unsigned tiles = pieces(std::int64_t{part.n} * op.heads_per_group, plan.queries);
+    launch(plan.kernel, part,
            {.x = tiles * count(op.n_groups),
             .y = count(p.n_pieces),
-            .threads = gpu::kExactThreads,
-            .shared_bytes = count(shared * static_cast<std::int64_t>(sizeof(float)))});
+            .threads = plan.threads,
+            .shared_bytes = count(plan.shared_bytes)});
     if (p.parts != nullptr)
       launch("merge_attention", part,
              {.x = count(part.n), .y = count(n_heads), .threads = gpu::kMergeThreads});
@@ -95,7 +158,7 @@ void CudaBackend::attention(const AttentionOp& op) {
   p.heads_per_group = s.n_heads / s.n_kv_heads;
   p.d = p.d_first = p.d_value = s.d_head;
   p.window = s.window;
-  attend(p);
+  attend(p, op.k.shape.capacity);
 }
 
 void CudaBackend::latent_attention(const LatentAttentionOp& op) {
@@ -113,7 +176,7 @@ void CudaBackend::latent_attention(const LatentAttentionOp& op) {
   p.heads_per_group = s.n_heads;
   p.d = s.d_row();
   p.d_first = p.d_value = s.kv_rank;
-  attend(p);
+  attend(p, op.kv.shape.capacity);
 }
 
 // The absorbed form, for as many tokens at a time as there is memory for.
@@ -150,7 +213,7 @@ void CudaBackend::expanded_attention(const ExpandedAttentionOp& op) {
     p.d = s.d_row();
     p.d_first = p.d_value = s.kv_rank;
     p.scale = s.scale * kLog2E;
-    attend(p);
+    attend(p, op.kv.shape.capacity);
     head_products(op.values, s.n_heads, n, {attended, wide, s.kv_rank},
                   {floats(out), out.stride, s.d_value});
   }

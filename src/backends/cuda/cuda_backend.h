@@ -102,7 +102,7 @@ class CudaBackend final : public Backend {
   // All experts of the bank that the rows chose are there.
   void experts_of_many_rows(const ExpertsOp& op);
   // Any kind of attention that reads keys and values from a cache.
-  void attend(const gpu::AttentionParams& op);
+  void attend(const gpu::AttentionParams& op, std::int64_t capacity);
   // Rows of heads that lie anywhere on the device.
   struct HeadRows {
     float* data;

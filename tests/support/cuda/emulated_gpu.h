@@ -109,6 +109,13 @@ std::uint16_t to_bfloat(float x);
 inline std::uint32_t to_half2(float first, float second) {
   return to_half(first) | static_cast<std::uint32_t>(to_half(second)) << 16;
 }
+inline std::uint32_t add_halves(std::uint32_t a, std::uint32_t b) {
+  const auto sum = [&](int shift) {
+    return from_half(static_cast<std::uint16_t>(a >> shift)) +
+           from_half(static_cast<std::uint16_t>(b >> shift));
+  };
+  return to_half2(sum(0), sum(16));
+}
 inline std::uint32_t to_bfloat2(float first, float second) {
   return to_bfloat(first) | static_cast<std::uint32_t>(to_bfloat(second)) << 16;
 }
@@ -120,6 +127,7 @@ void load_matrices_transposed(std::uint32_t (&out)[4], const void* row);
 
 // Copies land when they are awaited: who reads earlier reads what was there before.
 void copy_16(void* shared, const void* from);
+void copy_up_to_16(void* shared, const void* from, int bytes);
 void close_copies();
 void await_copies_under_way(int n);
 template <int kUnderWay>

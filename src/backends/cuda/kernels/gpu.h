@@ -106,6 +106,11 @@ inline std::uint32_t to_half2(float first, float second) {
   asm("cvt.rn.f16x2.f32 %0, %2, %1;" : "=r"(out) : "f"(first), "f"(second));
   return out;
 }
+inline std::uint32_t add_halves(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t out;
+  asm("add.rn.f16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
+  return out;
+}
 inline std::uint32_t to_bfloat2(float first, float second) {
   std::uint32_t out;
   asm("cvt.rn.bf16x2.f32 %0, %2, %1;" : "=r"(out) : "f"(first), "f"(second));
@@ -156,6 +161,12 @@ inline void load_matrices_transposed(std::uint32_t (&out)[4], const void* row) {
 // (of this thread; sync() for those of others).
 inline void copy_16(void* shared, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(shared)), "l"(from)
+               : "memory");
+}
+// Copies the first `bytes` of 16; the others become zeros.
+inline void copy_up_to_16(void* shared, const void* from, int bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)),
+               "l"(from), "r"(bytes)
                : "memory");
 }
 inline void close_copies() {
