@@ -163,6 +163,23 @@ TEST(CudaAttention, FewTokensOfEveryTypeAndSize) {
   }
 }
 
+TEST(CudaAttention, ManyTokensOfEveryTypeAndSize) {
+  for (const KvType type : kAllKvTypes) {
+    for (const int d : {64, 128, 256})
+      expect_same({4, 2, d, 20, 100, type, d == 64, d == 128}, Precision::Fine, kHalves);
+    expect_same({3, 1, 45, 17, 0, type, true}, Precision::Fine, kHalves);
+    expect_same({2, 2, 96, 33, 200, type, false, true, 50}, Precision::Fine, kHalves);
+  }
+  expect_same({2, 1, 256, 70, 3, KvType::F16, true}, Precision::Fine, kHalves);
+  expect_same({8, 1, 128, 40, 70, KvType::F16}, Precision::Fine, kHalves);
+  expect_same({1, 1, 300, 20, 30, KvType::F16}, Precision::Fine, kHalves);
+}
+
+TEST(CudaAttention, ManyTokensInWindows) {
+  for (const int window : {1, 30, 64, 100})
+    expect_same({2, 1, 64, 150, 100, KvType::F16, false, true, window}, Precision::Fine, kHalves);
+}
+
 TEST(CudaAttention, SharpScoresAndLargeNumbers) {
   for (const KvType type : kAllKvTypes) {
     Grouped t{4, 2, 64, 2, 300, type};

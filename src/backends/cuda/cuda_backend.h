@@ -103,6 +103,7 @@ class CudaBackend final : public Backend {
   void experts_of_many_rows(const ExpertsOp& op);
   // Any kind of attention that reads keys and values from a cache.
   void attend(const gpu::AttentionParams& op, std::int64_t capacity);
+  bool attend_many(const gpu::AttentionParams& op, std::int64_t capacity);  // false: it cannot
   // Rows of heads that lie anywhere on the device.
   struct HeadRows {
     float* data;

@@ -73,6 +73,14 @@ T shuffle_bits(T value, int lane) {
   done_with_warp();
   return out;
 }
+inline bool any_lane(bool says) {
+  bool any = false;
+  const int own = says ? 1 : 0;
+  const std::byte* all = give_to_warp(&own, sizeof own);
+  for (int lane = 0; lane < 32; ++lane) any |= all[lane * kMostExchanged] != std::byte{0};
+  done_with_warp();
+  return any;
+}
 inline float shuffle(float value, int lane) {
   return shuffle_bits(value, lane);
 }

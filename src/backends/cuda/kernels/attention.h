@@ -75,6 +75,35 @@ constexpr FewTokensMemory few_tokens_memory(KvElement type, const AttentionParam
   return {key_bytes, key_bytes + (values + 127) / 128 * 128};
 }
 
+// Many tokens: keys and values are halves, those of a cache or copies in the same layouts that hold
+// some positions only. What earlier positions have given a query lies in `out`, and in `sums`
+// [token][head].
+struct ManyTokensParams {
+  AttentionParams attention;
+  // Powers of two that belong to copies: [group][16 positions]. Null: none.
+  const float* key_factors;
+  const float* value_factors;
+  std::int64_t factors_head;
+  std::int32_t begin, end;  // positions, multiples of kManyTokensKeys
+};
+
+inline constexpr int kManyTokensKeys = 64;
+
+// Copies positions [begin, end) of a cache as halves of at most 2^14 times a factor.
+struct StageParams {
+  DeviceKv from;
+  std::uint16_t* to;  // [head][positions], as `from` in tiles or rows
+  float* factors;     // [head][16 positions]
+  const std::int32_t* positions;
+  std::int64_t to_head, factors_head;
+  std::int32_t n, window;
+  std::int32_t begin, end;
+  std::int32_t d;  // of the copy: zeros beyond that of the cache
+  std::int32_t unused;
+};
+
+inline constexpr int kStageThreads = 128;
+
 struct HeadMatmulParams {
   DeviceWeight weight;
   const float* x;

@@ -5,23 +5,6 @@ GPU_CODE_BEGIN
 namespace moeflux::gpu {
 namespace {
 
-// Puts 16 positions into shared rows of `stride` floats; what lies at `end` and behind is zero.
-GPU_INLINE void load_tile(const DeviceKv& kv, int group, int position, int end, int d, int stride,
-                          float* rows) {
-  const unsigned char* tile =
-      kv.data + group * kv.head_bytes + std::int64_t{position} * kv.row_bytes;
-  if (kv.is_tiled) {
-    const int lane = thread() % kKvTile;
-    for (int c = thread() / kKvTile; c < d; c += kExactThreads / kKvTile)
-      rows[lane * stride + c] = position + lane < end ? kv_value(kv, tile, lane, c) : 0.0f;
-  } else {
-    for (int i = warp(); i < kKvTile; i += kExactThreads / kWarp) {
-      for (int c = lane(); c < d; c += kWarp)
-        rows[i * stride + c] = position + i < end ? kv_value(kv, tile, i, c) : 0.0f;
-    }
-  }
-}
-
 GPU_INLINE float max_of_16(float value) {
   GPU_UNROLL
   for (int mask = 8; mask > 0; mask /= 2) value = max(value, shuffle_xor(value, mask));

@@ -70,6 +70,16 @@ inline float shuffle_xor(float value, int mask) {
 inline int shuffle_xor(int value, int mask) {
   return __nvvm_shfl_sync_bfly_i32(-1, value, mask, 31);
 }
+// Whether some lane says so.
+inline bool any_lane(bool says) {
+  int out;
+  asm volatile(
+      "{.reg .pred says, any; setp.ne.s32 says, %1, 0; vote.sync.any.pred any, says, -1; "
+      "selp.s32 %0, 1, 0, any;}"
+      : "=r"(out)
+      : "r"(static_cast<int>(says)));
+  return out != 0;
+}
 inline float shuffle(float value, int lane) {
   return __nvvm_shfl_sync_idx_f32(-1, value, lane, 31);
 }
