@@ -146,6 +146,48 @@ TEST(CudaAttention, ExactWindowsAndSinks) {
   }
 }
 
+// On tensor cores, in every kind of head they take.
+TEST(CudaAttention, FewTokensOfEveryTypeAndSize) {
+  for (const KvType type : kAllKvTypes) {
+    for (const int d : {64, 128, 256}) {
+      expect_same({4, 2, d, 1, 0, type}, Precision::Fine, kHalves);
+      expect_same({4, 2, d, 1, 700, type, true}, Precision::Fine, kHalves);
+    }
+    expect_same({40, 2, 64, 2, 200, type, false, true}, Precision::Fine, kHalves);
+    expect_same({12, 2, 128, 5, 411, type, true, true}, Precision::Fine, kHalves);
+    for (const int window : {1, 40, 128})
+      expect_same({4, 2, 64, 3, 300, type, false, true, window}, Precision::Fine, kHalves);
+    for (const int d : {16, 80, 96, 112, 160, 192, 300})
+      expect_same({3, 1, d, 2, 150, type}, Precision::Fine, kHalves);
+    expect_same({8, 1, 256, 16, 65, type, true}, Precision::Fine, kHalves);
+  }
+}
+
+TEST(CudaAttention, ManyTokensOfEveryTypeAndSize) {
+  for (const KvType type : kAllKvTypes) {
+    for (const int d : {64, 128, 256})
+      expect_same({4, 2, d, 20, 100, type, d == 64, d == 128}, Precision::Fine, kHalves);
+    expect_same({3, 1, 45, 17, 0, type, true}, Precision::Fine, kHalves);
+    expect_same({2, 2, 96, 33, 200, type, false, true, 50}, Precision::Fine, kHalves);
+  }
+  expect_same({2, 1, 256, 70, 3, KvType::F16, true}, Precision::Fine, kHalves);
+  expect_same({8, 1, 128, 40, 70, KvType::F16}, Precision::Fine, kHalves);
+  expect_same({1, 1, 300, 20, 30, KvType::F16}, Precision::Fine, kHalves);
+}
+
+TEST(CudaAttention, ManyTokensInWindows) {
+  for (const int window : {1, 30, 64, 100})
+    expect_same({2, 1, 64, 150, 100, KvType::F16, false, true, window}, Precision::Fine, kHalves);
+}
+
+TEST(CudaAttention, SharpScoresAndLargeNumbers) {
+  for (const KvType type : kAllKvTypes) {
+    Grouped t{4, 2, 64, 2, 300, type};
+    t.size = 8;
+    expect_same(t, Precision::Fine, 4e-3);
+  }
+}
+
 // A row does not depend on the others of its call.
 TEST(CudaAttention, RowsAreTheirOwn) {
   for (const Precision precision : {Precision::Exact, Precision::Fine}) {

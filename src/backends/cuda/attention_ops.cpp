@@ -1,5 +1,7 @@
 // Attention over the cache.
 #include <algorithm>
+#include <optional>
+#include <string_view>
 
 #include "backends/cuda/cuda_backend.h"
 #include "backends/cuda/kernels/attention.h"
@@ -13,6 +15,8 @@ namespace {
 constexpr std::int64_t kFewTokens = 16;  // of which keys are read in pieces
 constexpr std::size_t kPartBytes = 64u << 20;
 constexpr std::size_t kLatentBytes = 48u << 20;  // queries and results in the absorbed form
+constexpr std::int64_t kStagedBytes = 48 << 20;
+constexpr std::int64_t kStaticShared = 8 << 10;  // and what the device takes for itself
 constexpr float kLog2E = 1.4426950408889634f;
 
 // Queries, positions and results; what has a stride of its own is left to the caller.
@@ -29,7 +33,12 @@ gpu::AttentionParams params_of(const View& q, const View& positions, const View&
   return p;
 }
 
-// The same for tokens [first, first + n).
+// A thread for four columns of each of a few parts.
+unsigned merge_threads(int d_value, int n_pieces) {
+  return threads_for(std::int64_t{(d_value + 3) / 4} * std::min(n_pieces, 8), gpu::kMergeThreads);
+}
+
+// Parameters for tokens [first, first + n).
 gpu::AttentionParams tokens_of(gpu::AttentionParams p, std::int64_t first, std::int64_t n) {
   p.q += first * p.q_stride;
   if (p.q_rest != nullptr) p.q_rest += first * p.rest_stride;
@@ -42,19 +51,222 @@ gpu::AttentionParams tokens_of(gpu::AttentionParams p, std::int64_t first, std::
 
 }  // namespace
 
-void CudaBackend::attend(const gpu::AttentionParams& op) {
-  if (op.n == 0) return;
-  if (op.d_value > 1024)
-    fail(Errc::Unsupported, "the GPU attends to values of at most 1024 numbers, not {}",
-         op.d_value);
+namespace {
+
+// A kernel that reads keys in pieces, or in one, and how it is launched.
+struct Plan {
+  std::string_view kernel;
+  int queries = gpu::kExactQueries;  // of a tile
+  int key_block = gpu::kExactKeyBlock;
+  int blocks_per_processor = 2;  // that pays
+  unsigned threads = gpu::kExactThreads;
+  std::int64_t shared_bytes = 0;
+};
+
+Plan exact_plan(const gpu::AttentionParams& p) {
+  if (p.d_value > 1024)
+    fail(Errc::Unsupported, "the GPU attends to values of at most 1024 numbers, not {}", p.d_value);
+  const std::int64_t stride = p.d | 1;
+  const std::int64_t of_values = p.values_are_keys ? 0 : gpu::kKvTile * std::int64_t{p.d_value};
+  Plan plan;
+  plan.kernel = p.d_value <= 256 ? "attend_exactly_256" : "attend_exactly_1024";
+  plan.shared_bytes = 4 * ((gpu::kExactQueries + gpu::kKvTile) * stride + of_values);
+  return plan;
+}
+
+// Heads of few tokens on tensor cores; none where these do not take the shape.
+std::optional<Plan> few_tokens_plan(const gpu::AttentionParams& p, std::int64_t most_shared) {
+  using gpu::KvElement;
+  const KvElement type = p.k.element;
+  const int fits = type == KvElement::Q8 ? 64 : type == KvElement::F32 ? 32 : 16;
+  if (p.values_are_keys || p.v.element != type || p.d != p.d_value || p.d % fits != 0 || p.d > 256)
+    return {};
+  constexpr std::string_view kNames[][3] = {
+      {"attend_few_f32_64", "attend_few_f32_128", "attend_few_f32_256"},
+      {"attend_few_f16_64", "attend_few_f16_128", "attend_few_f16_256"},
+      {"attend_few_bf16_64", "attend_few_bf16_128", "attend_few_bf16_256"},
+      {"attend_few_q8_64", "attend_few_q8_128", "attend_few_q8_256"}};
+  const int width = p.d <= 64 ? 0 : p.d <= 128 ? 1 : 2;
+  const gpu::FewTokensMemory memory = gpu::few_tokens_memory(type, p);
+  Plan plan;
+  plan.kernel = kNames[static_cast<int>(type)][width];
+  plan.blocks_per_processor = p.d <= 128 ? 4 : 2;
+  for (int warps = gpu::kFewTokensWarps; warps > 0; warps /= 2) {
+    plan.key_block = warps * gpu::few_tokens_run(type);
+    plan.threads = count(warps * gpu::kWarp);
+    plan.shared_bytes =
+        gpu::few_tokens_query_bytes(type, 64 << width) + std::int64_t{warps} * memory.warp_bytes;
+    if (plan.shared_bytes <= most_shared) return plan;
+  }
+  return {};
+}
+
+}  // namespace
+
+namespace {
+
+// Attention of many tokens on tensor cores.
+struct ManyPlan {
+  std::string_view kernel;
+  int d, values;  // of keys and values as the kernel takes them
+  bool is_staged;
+  int queries;  // of a tile
+  int keys;     // at a time
+  int blocks_per_processor;
+  unsigned threads;
+
+  std::int64_t shared_bytes() const {
+    return 2 * (std::int64_t{keys} * (d + values) + std::int64_t{queries} * (d + 8));
+  }
+};
+
+constexpr ManyPlan kManyPlans[] = {
+    {"attend_many_64", 64, 64, false, 128, 64, 3, 128},
+    {"attend_many_128", 128, 128, false, 128, 64, 2, 128},
+    {"attend_many_256", 256, 256, false, 128, 64, 1, 256},
+    {"attend_many_256_small", 256, 256, false, 64, 32, 1, 128},
+    {"attend_staged_64", 64, 64, true, 128, 64, 3, 128},
+    {"attend_staged_128", 128, 128, true, 128, 64, 2, 128},
+    {"attend_staged_192", 192, 128, true, 128, 64, 2, 128},
+    {"attend_staged_256", 256, 256, true, 128, 64, 1, 256},
+    {"attend_staged_256_small", 256, 256, true, 64, 32, 1, 128},
+};
+
+// Null: none takes them.
+const ManyPlan* many_tokens_plan(const gpu::AttentionParams& p, std::int64_t most_shared) {
+  const bool are_halves = p.k.element == gpu::KvElement::F16 && p.v.element == gpu::KvElement::F16;
+  for (const ManyPlan& plan : kManyPlans) {
+    const bool fits = plan.is_staged ? p.d <= plan.d && p.d_value <= plan.values
+                                     : are_halves && p.d == plan.d && p.d_value == plan.values;
+    if (fits && plan.shared_bytes() <= most_shared) return &plan;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+bool CudaBackend::attend_many(const gpu::AttentionParams& op, std::int64_t capacity) {
+  const auto most_shared = static_cast<std::int64_t>(device_.most_shared_bytes()) - kStaticShared;
+  const ManyPlan* plan = op.values_are_keys ? nullptr : many_tokens_plan(op, most_shared);
+  if (plan == nullptr) return false;
+  auto all = zeroed<gpu::ManyTokensParams>();
+  gpu::AttentionParams& p = all.attention;
+  p = op;
+  p.key_block = plan->keys;
   const std::int64_t n_heads = std::int64_t{op.n_groups} * op.heads_per_group;
-  std::int64_t at_once = op.n;
+  const std::int64_t whole =
+      pieces(capacity, gpu::kManyTokensKeys) * std::int64_t{gpu::kManyTokensKeys};
+  const unsigned blocks =
+      pieces(std::int64_t{op.n} * op.heads_per_group, plan->queries) * count(op.n_groups);
+
+  // Copies of as many positions as there is memory for, and their factors.
+  std::int64_t segment = whole;
+  if (plan->is_staged) {
+    const std::int64_t tile_bytes =
+        op.n_groups * std::int64_t{2 * gpu::kKvTile * (plan->d + plan->values) + 8};
+    const std::int64_t most = kStagedBytes / (4 * tile_bytes) * gpu::kManyTokensKeys;
+    segment = std::min(whole, std::max<std::int64_t>(most, gpu::kManyTokensKeys));
+  }
+  // Few blocks share the keys, where no copies make them wait anyway.
+  const std::int64_t part_bytes = op.n * n_heads * (4 * std::int64_t{op.d_value} + 8);
+  if (segment == whole) {
+    const std::int64_t idle =
+        std::int64_t{plan->blocks_per_processor} * device_.n_processors() / blocks;
+    p.n_pieces = static_cast<std::int32_t>(
+        std::clamp<std::int64_t>(std::min({idle, static_cast<std::int64_t>(kPartBytes) / part_bytes,
+                                           whole / gpu::kManyTokensKeys}),
+                                 1, 16));
+  }
+  const std::int64_t n_parts = p.n_pieces > 1 ? p.n_pieces : 0;
+  const std::int64_t n_sums = std::max<std::int64_t>(p.n_pieces, 1) * op.n * n_heads;
+  const std::int64_t tiles = segment / gpu::kKvTile * op.n_groups;
+  const std::int64_t key_halves = segment * op.n_groups * plan->d;
+  const std::int64_t value_halves = segment * op.n_groups * plan->values;
+  std::int64_t bytes = n_parts * op.n * n_heads * op.d_value * 4 + n_sums * 8;
+  const std::int64_t copies_at = pieces(bytes, 256) * std::int64_t{256};
+  if (plan->is_staged) bytes = copies_at + 2 * (key_halves + value_halves) + 8 * tiles;
+  const CUdeviceptr memory = scratch(Scratch::Partial, static_cast<std::size_t>(bytes));
+  p.sums = reinterpret_cast<gpu::SoftmaxSum*>(memory);
+  if (n_parts > 0)
+    p.parts = reinterpret_cast<float*>(memory + static_cast<CUdeviceptr>(8 * n_sums));
+  auto* keys = reinterpret_cast<std::uint16_t*>(memory + static_cast<CUdeviceptr>(copies_at));
+  std::uint16_t* values = keys + key_halves;
+  auto* factors = reinterpret_cast<float*>(values + value_halves);
+
+  for (std::int64_t begin = 0; begin < whole; begin += segment) {
+    all.begin = static_cast<std::int32_t>(begin);
+    all.end = static_cast<std::int32_t>(std::min(begin + segment, whole));
+    if (plan->is_staged) {
+      auto stage = zeroed<gpu::StageParams>();
+      stage.positions = p.positions;
+      stage.n = p.n;
+      stage.window = p.window;
+      stage.begin = all.begin;
+      stage.end = all.end;
+      stage.factors_head = segment / gpu::kKvTile;
+      const auto copy = [&](const gpu::DeviceKv& from, int d, std::uint16_t* to, float* of_tiles) {
+        stage.from = from;
+        stage.to = to;
+        stage.to_head = segment * d;
+        stage.factors = of_tiles;
+        stage.d = d;
+        launch("stage_kv", stage,
+               {.x = pieces(all.end - all.begin, gpu::kKvTile),
+                .y = count(op.n_groups),
+                .threads = gpu::kStageThreads,
+                .shared_bytes = count(gpu::kKvTile * 4 * (from.d | 1))});
+        gpu::DeviceKv made = from;
+        made.data = reinterpret_cast<unsigned char*>(to);
+        made.element = gpu::KvElement::F16;
+        made.head_bytes = 2 * segment * d;
+        made.row_bytes = 2 * d;
+        made.d = d;
+        return made;
+      };
+      p.k = copy(op.k, plan->d, keys, factors);
+      p.v = copy(op.v, plan->values, values, factors + tiles);
+      all.key_factors = factors;
+      all.value_factors = factors + tiles;
+      all.factors_head = stage.factors_head;
+    }
+    launch(plan->kernel, all,
+           {.x = blocks,
+            .y = count(p.n_pieces),
+            .threads = plan->threads,
+            .shared_bytes = count(plan->shared_bytes())});
+  }
+  if (n_parts > 0)
+    launch(
+        "merge_attention", p,
+        {.x = count(op.n), .y = count(n_heads), .threads = merge_threads(op.d_value, p.n_pieces)});
+  return true;
+}
+
+void CudaBackend::attend(const gpu::AttentionParams& op, std::int64_t capacity) {
+  if (op.n == 0) return;
+  if (precision_ != Precision::Exact && op.n > kFewTokens && attend_many(op, capacity)) return;
+  const auto most_shared = static_cast<std::int64_t>(device_.most_shared_bytes()) - kStaticShared;
+  const bool is_few = op.n <= kFewTokens;
+  std::optional<Plan> found;
+  if (precision_ != Precision::Exact && is_few) found = few_tokens_plan(op, most_shared);
+  const Plan plan = found ? *found : exact_plan(op);
+  if (plan.shared_bytes > most_shared)
+    fail(Errc::Unsupported, "heads of {} and {} values are too large for the memory of this GPU",
+         op.d, op.d_value);
+  const std::int64_t n_heads = std::int64_t{op.n_groups} * op.heads_per_group;
   gpu::AttentionParams p = op;
-  if (op.n <= kFewTokens) {
-    // Never by the number of tokens: a row's result is its own.
-    const unsigned tiles = pieces(op.heads_per_group, gpu::kExactQueries) * count(op.n_groups);
-    const unsigned wanted = pieces(2 * device_.n_processors(), tiles);
-    p.n_pieces = static_cast<std::int32_t>(std::min<unsigned>(wanted, gpu::kMostPieces));
+  p.key_block = plan.key_block;
+  std::int64_t at_once = op.n;
+  if (is_few) {
+    // By the model and the device alone: neither the number of tokens nor their positions count, so
+    // a row's result is its own and a pass can be recorded.
+    const std::int64_t tiles = std::int64_t{p.n_groups} * pieces(op.heads_per_group, plan.queries);
+    const std::int64_t wanted =
+        pieces(std::int64_t{plan.blocks_per_processor} * device_.n_processors(), tiles);
+    std::int64_t most = std::min<std::int64_t>(gpu::kMostPieces, pieces(capacity, p.key_block));
+    if (p.window > 0) most = std::min<std::int64_t>(most, p.window / p.key_block + 2);
+    p.n_pieces = static_cast<std::int32_t>(
+        std::clamp<std::int64_t>(wanted, 1, std::max<std::int64_t>(most, 1)));
     const std::size_t of_token = static_cast<std::size_t>(p.n_pieces * n_heads) *
                                  (op.d_value * sizeof(float) + sizeof(gpu::SoftmaxSum));
     at_once = std::clamp<std::int64_t>(static_cast<std::int64_t>(kPartBytes / of_token), 1, op.n);
@@ -63,20 +275,19 @@ void CudaBackend::attend(const gpu::AttentionParams& op) {
     p.sums = reinterpret_cast<gpu::SoftmaxSum*>(p.parts + std::int64_t{p.n_pieces} * at_once *
                                                               n_heads * op.d_value);
   }
-  const std::int64_t stride = op.d | 1;
-  const std::int64_t of_keys = op.values_are_keys ? 0 : gpu::kKvTile * std::int64_t{op.d_value};
-  const std::int64_t shared = (gpu::kExactQueries + gpu::kKvTile) * stride + of_keys;
   for (std::int64_t first = 0; first < op.n; first += at_once) {
     const gpu::AttentionParams part = tokens_of(p, first, std::min(at_once, op.n - first));
-    const unsigned tiles = pieces(std::int64_t{part.n} * op.heads_per_group, gpu::kExactQueries);
-    launch(op.d_value <= 256 ? "attend_exactly_256" : "attend_exactly_1024", part,
+    const unsigned tiles = pieces(std::int64_t{part.n} * op.heads_per_group, plan.queries);
+    launch(plan.kernel, part,
            {.x = tiles * count(op.n_groups),
             .y = count(p.n_pieces),
-            .threads = gpu::kExactThreads,
-            .shared_bytes = count(shared * static_cast<std::int64_t>(sizeof(float)))});
+            .threads = plan.threads,
+            .shared_bytes = count(plan.shared_bytes)});
     if (p.parts != nullptr)
       launch("merge_attention", part,
-             {.x = count(part.n), .y = count(n_heads), .threads = gpu::kMergeThreads});
+             {.x = count(part.n),
+              .y = count(n_heads),
+              .threads = merge_threads(op.d_value, p.n_pieces)});
   }
 }
 
@@ -95,7 +306,7 @@ void CudaBackend::attention(const AttentionOp& op) {
   p.heads_per_group = s.n_heads / s.n_kv_heads;
   p.d = p.d_first = p.d_value = s.d_head;
   p.window = s.window;
-  attend(p);
+  attend(p, op.k.shape.capacity);
 }
 
 void CudaBackend::latent_attention(const LatentAttentionOp& op) {
@@ -113,7 +324,7 @@ void CudaBackend::latent_attention(const LatentAttentionOp& op) {
   p.heads_per_group = s.n_heads;
   p.d = s.d_row();
   p.d_first = p.d_value = s.kv_rank;
-  attend(p);
+  attend(p, op.kv.shape.capacity);
 }
 
 // The absorbed form, for as many tokens at a time as there is memory for.
@@ -150,7 +361,7 @@ void CudaBackend::expanded_attention(const ExpandedAttentionOp& op) {
     p.d = s.d_row();
     p.d_first = p.d_value = s.kv_rank;
     p.scale = s.scale * kLog2E;
-    attend(p);
+    attend(p, op.kv.shape.capacity);
     head_products(op.values, s.n_heads, n, {attended, wide, s.kv_rank},
                   {floats(out), out.stride, s.d_value});
   }

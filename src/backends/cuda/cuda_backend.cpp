@@ -300,6 +300,14 @@ void CudaBackend::wait_for_transfer(Mark mark) {
   }
 }
 
+std::vector<KernelTime> CudaBackend::kernel_times() {
+  wait_for_all();
+  std::vector<KernelTime> times;
+  for (const auto& [kernel, time] : program_.kernel_times())
+    times.push_back({std::string(kernel), time.calls, time.seconds});
+  return times;
+}
+
 void CudaBackend::parallel_for(std::int64_t n, const std::function<void(std::int64_t)>& body) {
   pool_.parallel_for(n, 1, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t i = begin; i < end; ++i) body(i);

@@ -57,6 +57,9 @@ class CudaBackend final : public Backend {
   bool done(Mark mark) override;
   void wait(Mark mark) override;
 
+  void time_kernels() override { program_.time_kernels(); }
+  std::vector<KernelTime> kernel_times() override;
+
   int n_threads() const override { return pool_.size(); }
   void parallel_for(std::int64_t n, const std::function<void(std::int64_t)>& body) override;
   void set_poll(std::function<void()> poll) override { poll_ = std::move(poll); }
@@ -115,7 +118,8 @@ class CudaBackend final : public Backend {
   static const std::uint64_t* place_words(const Bytes& places);
   CUdeviceptr found_memory();  // a round, and from kFoundAt on a FoundExpert for each pair
   // Any kind of attention that reads keys and values from a cache.
-  void attend(const gpu::AttentionParams& op);
+  void attend(const gpu::AttentionParams& op, std::int64_t capacity);
+  bool attend_many(const gpu::AttentionParams& op, std::int64_t capacity);  // false: it cannot
   // Rows of heads that lie anywhere on the device.
   struct HeadRows {
     float* data;

@@ -43,6 +43,8 @@ class Device {
 
   // Loads the kernel's module when it is first asked for.
   CUfunction kernel(std::string_view name);
+  // The same name, as long as the device lives. Of a kernel that has been asked for.
+  std::string_view name_of(std::string_view kernel) const { return kernels_.find(kernel)->first; }
 
   struct Memory {
     std::size_t free = 0, total = 0;

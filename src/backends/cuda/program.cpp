@@ -26,7 +26,7 @@ void Program::add(Kind kind, CUfunction function, const Grid& grid, const void* 
   const std::size_t offset = (params_.size() + 15) / 16 * 16;
   params_.resize(offset + size);
   std::memcpy(params_.data() + offset, params, size);
-  steps_.push_back({kind, grid, function, offset, size});
+  steps_.push_back({kind, grid, function, offset, size, {}});
 }
 
 void Program::copy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) {
@@ -39,25 +39,50 @@ void Program::clear(CUdeviceptr at, std::size_t bytes) {
   add(Kind::Clear, nullptr, {}, &move, sizeof move);
 }
 
-void Program::issue() {
+void Program::issue(const Step& step) {
   const Driver& driver = device_.driver();
   CUstream stream = device_.compute();
-  for (const Step& step : steps_) {
-    std::byte* params = params_.data() + step.offset;
-    if (step.kind == Kind::Launch) {
-      void* arguments[] = {params};
-      MOEFLUX_CUDA(driver, cuLaunchKernel, step.function, step.grid.x, step.grid.y, step.grid.z,
-                   step.grid.threads, 1, 1, step.grid.shared_bytes, stream, arguments, nullptr);
-      continue;
-    }
-    Move move;
-    std::memcpy(&move, params, sizeof move);
-    if (step.kind == Kind::Copy) {
-      MOEFLUX_CUDA(driver, cuMemcpyAsync, move.to, move.from, move.bytes, stream);
-    } else {
-      MOEFLUX_CUDA(driver, cuMemsetD8Async, move.to, 0, move.bytes, stream);
-    }
+  std::byte* params = params_.data() + step.offset;
+  if (step.kind == Kind::Launch) {
+    void* arguments[] = {params};
+    MOEFLUX_CUDA(driver, cuLaunchKernel, step.function, step.grid.x, step.grid.y, step.grid.z,
+                 step.grid.threads, 1, 1, step.grid.shared_bytes, stream, arguments, nullptr);
+    return;
   }
+  Move move;
+  std::memcpy(&move, params, sizeof move);
+  if (step.kind == Kind::Copy) {
+    MOEFLUX_CUDA(driver, cuMemcpyAsync, move.to, move.from, move.bytes, stream);
+  } else {
+    MOEFLUX_CUDA(driver, cuMemsetD8Async, move.to, 0, move.bytes, stream);
+  }
+}
+
+void Program::issue() {
+  for (const Step& step : steps_) issue(step);
+}
+
+void Program::issue_timed() {
+  const Driver& driver = device_.driver();
+  CUstream stream = device_.compute();
+  CUevent begin = nullptr, end = nullptr;
+  MOEFLUX_CUDA(driver, cuEventCreate, &begin, 0);
+  MOEFLUX_CUDA(driver, cuEventCreate, &end, 0);
+  for (const Step& step : steps_) {
+    MOEFLUX_CUDA(driver, cuEventRecord, begin, stream);
+    issue(step);
+    MOEFLUX_CUDA(driver, cuEventRecord, end, stream);
+    MOEFLUX_CUDA(driver, cuEventSynchronize, end);
+    float ms = 0;
+    MOEFLUX_CUDA(driver, cuEventElapsedTime, &ms, begin, end);
+    Time& time = times_[step.kind == Kind::Launch ? step.name
+                        : step.kind == Kind::Copy ? std::string_view("copy")
+                                                  : std::string_view("clear")];
+    ++time.calls;
+    time.seconds += 1e-3 * static_cast<double>(ms);
+  }
+  driver.cuEventDestroy(begin);
+  driver.cuEventDestroy(end);
 }
 
 Program::Hash Program::hash() const {
@@ -97,7 +122,9 @@ CUgraphExec Program::instantiate() {
 
 void Program::run(bool as_graph) {
   if (steps_.empty()) return;
-  if (!as_graph || steps_.size() < kFewestSteps) {
+  if (times_kernels_) {
+    issue_timed();
+  } else if (!as_graph || steps_.size() < kFewestSteps) {
     issue();
   } else {
     const Hash own = hash();

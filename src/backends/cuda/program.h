@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <list>
+#include <map>
 #include <string_view>
 #include <type_traits>
 #include <vector>
@@ -26,6 +27,7 @@ class Program {
   void launch(std::string_view kernel, const Params& params, const Grid& grid) {
     static_assert(std::is_trivially_copyable_v<Params>);
     add(Kind::Launch, device_.kernel(kernel), grid, &params, sizeof params);
+    if (times_kernels_) steps_.back().name = device_.name_of(kernel);
   }
   void copy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes);
   void clear(CUdeviceptr at, std::size_t bytes);
@@ -36,6 +38,14 @@ class Program {
 
   std::uint64_t n_graph_launches() const { return n_graph_launches_; }
 
+  // From now on each kernel is awaited and timed.
+  void time_kernels() { times_kernels_ = true; }
+  struct Time {
+    std::uint64_t calls = 0;
+    double seconds = 0;
+  };
+  const std::map<std::string_view, Time>& kernel_times() const { return times_; }
+
  private:
   enum class Kind : std::uint32_t { Launch, Copy, Clear };
   struct Step {
@@ -43,6 +53,7 @@ class Program {
     Grid grid;
     CUfunction function;
     std::size_t offset, size;  // of its parameters
+    std::string_view name;     // where kernels are timed
   };
   struct Move {
     CUdeviceptr to, from;
@@ -59,6 +70,8 @@ class Program {
 
   void add(Kind kind, CUfunction function, const Grid& grid, const void* params, std::size_t size);
   void issue();
+  void issue_timed();
+  void issue(const Step& step);
   Hash hash() const;
   CUgraphExec instantiate();
   void forget(const Known& known);
@@ -68,6 +81,8 @@ class Program {
   std::vector<std::byte> params_;
   std::list<Known> known_;  // used last first
   std::uint64_t n_graph_launches_ = 0;
+  bool times_kernels_ = false;
+  std::map<std::string_view, Time> times_;
 };
 
 }  // namespace moeflux::cuda

@@ -64,6 +64,7 @@ struct WarpState {
 struct Copy {
   void* to;
   const void* from;
+  std::size_t bytes;  // of 16, the others become zeros
 };
 
 struct Fiber {
@@ -362,10 +363,15 @@ void load_matrices_transposed(std::uint32_t (&out)[4], const void* row) {
 }
 
 void copy_16(void* shared, const void* from) {
+  copy_up_to_16(shared, from, 16);
+}
+void copy_up_to_16(void* shared, const void* from, int bytes) {
+  if (bytes < 0 || bytes > 16)
+    throw std::logic_error("emulated GPU: a copy of more than 16 bytes, or fewer than none");
   if (reinterpret_cast<std::uintptr_t>(shared) % 16 != 0 ||
       reinterpret_cast<std::uintptr_t>(from) % 16 != 0)
     throw std::logic_error("emulated GPU: a copy that is not aligned");
-  executor().own().copies.back().push_back({shared, from});
+  executor().own().copies.back().push_back({shared, from, static_cast<std::size_t>(bytes)});
 }
 void close_copies() {
   executor().own().copies.emplace_back();
@@ -373,7 +379,10 @@ void close_copies() {
 void await_copies_under_way(int n) {
   auto& copies = executor().own().copies;
   while (static_cast<int>(copies.size()) > n + 1) {
-    for (const Copy& copy : copies.front()) std::memcpy(copy.to, copy.from, 16);
+    for (const Copy& copy : copies.front()) {
+      std::memset(copy.to, 0, 16);
+      std::memcpy(copy.to, copy.from, copy.bytes);
+    }
     copies.erase(copies.begin());
   }
 }

@@ -74,6 +74,14 @@ T shuffle_bits(T value, int lane) {
   done_with_warp();
   return out;
 }
+inline bool any_lane(bool says) {
+  bool any = false;
+  const int own = says ? 1 : 0;
+  const std::byte* all = give_to_warp(&own, sizeof own);
+  for (int lane = 0; lane < 32; ++lane) any |= all[lane * kMostExchanged] != std::byte{0};
+  done_with_warp();
+  return any;
+}
 inline float shuffle(float value, int lane) {
   return shuffle_bits(value, lane);
 }
@@ -122,6 +130,13 @@ std::uint16_t to_bfloat(float x);
 inline std::uint32_t to_half2(float first, float second) {
   return to_half(first) | static_cast<std::uint32_t>(to_half(second)) << 16;
 }
+inline std::uint32_t add_halves(std::uint32_t a, std::uint32_t b) {
+  const auto sum = [&](int shift) {
+    return from_half(static_cast<std::uint16_t>(a >> shift)) +
+           from_half(static_cast<std::uint16_t>(b >> shift));
+  };
+  return to_half2(sum(0), sum(16));
+}
 inline std::uint32_t to_bfloat2(float first, float second) {
   return to_bfloat(first) | static_cast<std::uint32_t>(to_bfloat(second)) << 16;
 }
@@ -154,6 +169,7 @@ void load_matrices_transposed(std::uint32_t (&out)[4], const void* row);
 
 // Copies land when they are awaited: who reads earlier reads what was there before.
 void copy_16(void* shared, const void* from);
+void copy_up_to_16(void* shared, const void* from, int bytes);
 void close_copies();
 void await_copies_under_way(int n);
 template <int kUnderWay>

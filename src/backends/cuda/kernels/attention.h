@@ -1,7 +1,7 @@
 // What the kernels of attention take, and how they share the work.
 //
 // A group is the heads that share keys and values. Query j of a group is head j % heads_per_group
-// of token j / heads_per_group. Keys are taken in blocks of kKeyBlock positions that begin at
+// of token j / heads_per_group. Keys are taken in blocks of key_block positions that begin at
 // multiples of it. Where few queries read many keys, block b belongs to piece b % n_pieces; a piece
 // leaves a part for every query (the sums of what it has seen), and parts are merged in their
 // order. So a row of a result does not depend on which other rows are in the call.
@@ -11,7 +11,7 @@
 
 namespace moeflux::gpu {
 
-inline constexpr int kKeyBlock = 64, kKvTile = 16;
+inline constexpr int kKvTile = 16;
 
 // Weights of a softmax: 2^(score - max), and their sum. Scores are in units of ln 2.
 struct SoftmaxSum {
@@ -36,12 +36,73 @@ struct AttentionParams {
   std::int32_t d, d_first, d_value;
   std::int32_t values_are_keys;  // their first d_value values; there is no v
   std::int32_t window;           // 0: all
-  std::int32_t n_pieces;
+  std::int32_t n_pieces, key_block;
   float scale;  // of scores, in units of ln 2
+  std::int32_t unused;
 };
 
-inline constexpr int kExactQueries = 16, kExactThreads = 256;
+inline constexpr int kExactQueries = 16, kExactThreads = 256, kExactKeyBlock = 64;
 inline constexpr int kMergeThreads = 512, kMostPieces = 512;
+
+// Few tokens on tensor cores: what a warp has in shared memory (attention_few.cu).
+inline constexpr int kFewTokensWarps = 4, kFewTokensThreads = kFewTokensWarps * kWarp;
+
+constexpr int few_tokens_run(KvElement type) {  // positions
+  return type == KvElement::Q8 ? 32 : 16;
+}
+// From one tile of keys to the next, from 8 rows of values to the next: apart in banks.
+constexpr int few_tokens_tile_stride(KvElement type, int bytes) {
+  return type == KvElement::Q8 ? bytes + (192 - bytes % 128) % 128 : bytes;
+}
+constexpr int few_tokens_rows_stride(int bytes) {
+  return bytes + (160 - bytes % 128) % 128;
+}
+constexpr int few_tokens_query_bytes(KvElement type, int most_d) {
+  const bool has_two_parts = type == KvElement::BF16 || type == KvElement::F32;
+  return 16 * (most_d + 8) * 2 * (has_two_parts ? 2 : 1);
+}
+struct FewTokensMemory {
+  int key_bytes, warp_bytes;
+};
+constexpr FewTokensMemory few_tokens_memory(KvElement type, const AttentionParams& p) {
+  const int n_tiles = few_tokens_run(type) / kKvTile;
+  const int k_row = static_cast<int>(p.k.row_bytes), v_row = static_cast<int>(p.v.row_bytes);
+  const int keys = n_tiles * few_tokens_tile_stride(type, kKvTile * k_row);
+  const int values = type == KvElement::Q8
+                         ? few_tokens_run(type) / 8 * few_tokens_rows_stride(8 * v_row)
+                         : few_tokens_run(type) * v_row;
+  const int key_bytes = (keys + 127) / 128 * 128;
+  return {key_bytes, key_bytes + (values + 127) / 128 * 128};
+}
+
+// Many tokens: keys and values are halves, those of a cache or copies in the same layouts that hold
+// some positions only. What earlier positions have given a query lies in `out`, and in `sums`
+// [token][head].
+struct ManyTokensParams {
+  AttentionParams attention;
+  // Powers of two that belong to copies: [group][16 positions]. Null: none.
+  const float* key_factors;
+  const float* value_factors;
+  std::int64_t factors_head;
+  std::int32_t begin, end;  // positions, multiples of kManyTokensKeys
+};
+
+inline constexpr int kManyTokensKeys = 64;
+
+// Copies positions [begin, end) of a cache as halves of at most 2^14 times a factor.
+struct StageParams {
+  DeviceKv from;
+  std::uint16_t* to;  // [head][positions], as `from` in tiles or rows
+  float* factors;     // [head][16 positions]
+  const std::int32_t* positions;
+  std::int64_t to_head, factors_head;
+  std::int32_t n, window;
+  std::int32_t begin, end;
+  std::int32_t d;  // of the copy: zeros beyond that of the cache
+  std::int32_t unused;
+};
+
+inline constexpr int kStageThreads = 128;
 
 struct HeadMatmulParams {
   DeviceWeight weight;

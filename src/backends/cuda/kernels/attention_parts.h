@@ -75,5 +75,22 @@ GPU_INLINE float kv_value(const DeviceKv& kv, const unsigned char* tile, int pos
   }
 }
 
+// Puts 16 positions into shared rows of `stride` floats; what lies at `end` and behind is zero.
+GPU_INLINE void load_tile(const DeviceKv& kv, int group, int position, int end, int d, int stride,
+                          float* rows) {
+  const unsigned char* tile =
+      kv.data + group * kv.head_bytes + std::int64_t{position} * kv.row_bytes;
+  if (kv.is_tiled) {
+    const int lane = thread() % kKvTile;
+    for (int c = thread() / kKvTile; c < d; c += n_threads() / kKvTile)
+      rows[lane * stride + c] = position + lane < end ? kv_value(kv, tile, lane, c) : 0.0f;
+  } else {
+    for (int i = warp(); i < kKvTile; i += n_threads() / kWarp) {
+      for (int c = lane(); c < d; c += kWarp)
+        rows[i * stride + c] = position + i < end ? kv_value(kv, tile, i, c) : 0.0f;
+    }
+  }
+}
+
 }  // namespace moeflux::gpu
 GPU_CODE_END

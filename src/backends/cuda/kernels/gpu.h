@@ -72,6 +72,16 @@ inline float shuffle_xor(float value, int mask) {
 inline int shuffle_xor(int value, int mask) {
   return __nvvm_shfl_sync_bfly_i32(-1, value, mask, 31);
 }
+// Whether some lane says so.
+inline bool any_lane(bool says) {
+  int out;
+  asm volatile(
+      "{.reg .pred says, any; setp.ne.s32 says, %1, 0; vote.sync.any.pred any, says, -1; "
+      "selp.s32 %0, 1, 0, any;}"
+      : "=r"(out)
+      : "r"(static_cast<int>(says)));
+  return out != 0;
+}
 inline float shuffle(float value, int lane) {
   return __nvvm_shfl_sync_idx_f32(-1, value, lane, 31);
 }
@@ -118,6 +128,11 @@ inline float from_half(std::uint16_t x) {
 inline std::uint32_t to_half2(float first, float second) {
   std::uint32_t out;
   asm("cvt.rn.f16x2.f32 %0, %2, %1;" : "=r"(out) : "f"(first), "f"(second));
+  return out;
+}
+inline std::uint32_t add_halves(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t out;
+  asm("add.rn.f16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
   return out;
 }
 inline std::uint32_t to_bfloat2(float first, float second) {
@@ -187,6 +202,12 @@ inline void load_matrices_transposed(std::uint32_t (&out)[4], const void* row) {
 // (of this thread; sync() for those of others).
 inline void copy_16(void* shared, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(shared)), "l"(from)
+               : "memory");
+}
+// Copies the first `bytes` of 16; the others become zeros.
+inline void copy_up_to_16(void* shared, const void* from, int bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)),
+               "l"(from), "r"(bytes)
                : "memory");
 }
 inline void close_copies() {

@@ -1,26 +1,9 @@
-// Attention in plain f32, for every shape and type of cache, and the merging of parts.
+// Attention in plain f32, for every shape and type of cache.
 #include "backends/cuda/kernels/attention_parts.h"
 
 GPU_CODE_BEGIN
 namespace moeflux::gpu {
 namespace {
-
-// Puts 16 positions into shared rows of `stride` floats; what lies at `end` and behind is zero.
-GPU_INLINE void load_tile(const DeviceKv& kv, int group, int position, int end, int d, int stride,
-                          float* rows) {
-  const unsigned char* tile =
-      kv.data + group * kv.head_bytes + std::int64_t{position} * kv.row_bytes;
-  if (kv.is_tiled) {
-    const int lane = thread() % kKvTile;
-    for (int c = thread() / kKvTile; c < d; c += kExactThreads / kKvTile)
-      rows[lane * stride + c] = position + lane < end ? kv_value(kv, tile, lane, c) : 0.0f;
-  } else {
-    for (int i = warp(); i < kKvTile; i += kExactThreads / kWarp) {
-      for (int c = lane(); c < d; c += kWarp)
-        rows[i * stride + c] = position + i < end ? kv_value(kv, tile, i, c) : 0.0f;
-    }
-  }
-}
 
 GPU_INLINE float max_of_16(float value) {
   GPU_UNROLL
@@ -72,9 +55,9 @@ GPU_INLINE void attend_exactly(const AttentionParams& p) {
   }
 
   const Seen seen = seen_by(p, first / p.heads_per_group, (last - 1) / p.heads_per_group);
-  for (int block = next_block(p, seen.begin / kKeyBlock, piece); block * kKeyBlock < seen.end;
-       block += p.n_pieces) {
-    for (int position = block * kKeyBlock; position < (block + 1) * kKeyBlock;
+  for (int block = next_block(p, seen.begin / kExactKeyBlock, piece);
+       block * kExactKeyBlock < seen.end; block += p.n_pieces) {
+    for (int position = block * kExactKeyBlock; position < (block + 1) * kExactKeyBlock;
          position += kKvTile) {
       if (position >= seen.end || position + kKvTile <= seen.begin) continue;
       sync();
@@ -142,75 +125,6 @@ GPU_KERNEL(attend_exactly_256, AttentionParams, kExactThreads) {
 }
 GPU_KERNEL(attend_exactly_1024, AttentionParams, kExactThreads) {
   attend_exactly<4>(p);
-}
-
-// Blocks: tokens, heads. A thread takes four columns of every n_sharers-th part.
-GPU_KERNEL(merge_attention, AttentionParams, kMergeThreads) {
-  GPU_SHARED float factors[kMostPieces];
-  GPU_SHARED float memory[64];
-  GPU_SHARED FloatQuad shared[kMergeThreads];
-  const Query query{block_x(), block_y()};
-  const Seen seen = seen_by(p, query.token, query.token);
-  // Pieces that have blocks of this query are the first ones, but for a window that begins late.
-  const int n_blocks = (seen.end + kKeyBlock - 1) / kKeyBlock;
-  const int n_pieces = n_blocks < p.n_pieces ? n_blocks : p.n_pieces;
-
-  float top = kNothing;
-  for (int i = thread(); i < n_pieces; i += n_threads()) {
-    factors[i] = p.sums[part_of(p, i, query)].max;
-    top = max(top, factors[i]);
-  }
-  top = warp_max(top);
-  if (lane() == 0) memory[32 + warp()] = top;
-  sync();
-  for (int w = 0; w < n_threads() / kWarp; ++w) top = max(top, memory[32 + w]);
-  float sum = 0;
-  for (int i = thread(); i < n_pieces; i += n_threads()) {
-    const float factor = exp2(factors[i] - top);  // 0 of what saw nothing
-    factors[i] = factor;
-    sum += factor * p.sums[part_of(p, i, query)].sum;
-  }
-  sum = block_sum(sum, memory);
-  const float factor = last_factor(p, query.head, {top, sum});
-
-  const int n_quads = (p.d_value + 3) / 4;
-  for (int begin = 0; begin < n_quads; begin += n_threads()) {
-    const int here = n_quads - begin < n_threads() ? n_quads - begin : n_threads();
-    const int n_sharers = n_threads() / here, sharer = thread() / here;
-    const int c = (begin + thread() % here) * 4;
-    FloatQuad value{0, 0, 0, 0};
-    if (sharer < n_sharers) {
-      for (int i = sharer; i < n_pieces; i += n_sharers) {
-        const float* part = p.parts + part_of(p, i, query) * p.d_value + c;
-        const float f = factors[i];
-        if (f == 0) continue;
-        if (p.d_value % 4 == 0) {
-          const FloatQuad quad = *reinterpret_cast<const FloatQuad*>(part);
-          value.x += f * quad.x;
-          value.y += f * quad.y;
-          value.z += f * quad.z;
-          value.w += f * quad.w;
-        } else {
-          value.x += f * part[0];
-          if (c + 1 < p.d_value) value.y += f * part[1];
-          if (c + 2 < p.d_value) value.z += f * part[2];
-          if (c + 3 < p.d_value) value.w += f * part[3];
-        }
-      }
-    }
-    sync();
-    shared[thread()] = value;
-    sync();
-    // A column of all sharers, by one thread.
-    const auto* columns = reinterpret_cast<const float*>(shared);
-    for (int i = thread(); i < here * 4; i += n_threads()) {
-      const int column = begin * 4 + i;
-      if (column >= p.d_value) continue;
-      float total = 0;
-      for (int s = 0; s < n_sharers; ++s) total += columns[s * here * 4 + i];
-      finish_value(p, query, column, total * factor);
-    }
-  }
 }
 
 }  // namespace moeflux::gpu

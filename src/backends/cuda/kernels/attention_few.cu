@@ -1,2 +1,0 @@
-// Attention of few tokens: split over pieces of the keys.
-#include "backends/cuda/kernels/attention_parts.h"
