@@ -146,15 +146,20 @@ void add_machine_options(Command& command, ModelOptions& options) {
       .env("MOEFLUX_THREADS")
       .option("--ram", options.ram, "SIZE",
               "ceiling for memory, such as 6G (default: what is free)")
-      .env("MOEFLUX_RAM")
+      .env("MOEFLUX_RAM");
+  add_device_options(command, options);
+  add_precision_options(command, options);
+  add_streaming_options(command, options);
+}
+
+void add_device_options(Command& command, ModelOptions& options) {
+  command.group("Model")
       .option("--device", options.device, "NAME",
               "what computes: cpu, cuda, or auto (a GPU where there is one)")
       .env("MOEFLUX_DEVICE")
       .option("--vram", options.vram, "SIZE",
               "ceiling for memory of the GPU, such as 8G (default: what is free)")
       .env("MOEFLUX_VRAM");
-  add_precision_options(command, options);
-  add_streaming_options(command, options);
 }
 
 void add_precision_options(Command& command, ModelOptions& options) {

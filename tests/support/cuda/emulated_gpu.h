@@ -130,13 +130,6 @@ std::uint16_t to_bfloat(float x);
 inline std::uint32_t to_half2(float first, float second) {
   return to_half(first) | static_cast<std::uint32_t>(to_half(second)) << 16;
 }
-inline std::uint32_t add_halves(std::uint32_t a, std::uint32_t b) {
-  const auto sum = [&](int shift) {
-    return from_half(static_cast<std::uint16_t>(a >> shift)) +
-           from_half(static_cast<std::uint16_t>(b >> shift));
-  };
-  return to_half2(sum(0), sum(16));
-}
 inline std::uint32_t to_bfloat2(float first, float second) {
   return to_bfloat(first) | static_cast<std::uint32_t>(to_bfloat(second)) << 16;
 }

@@ -130,11 +130,6 @@ inline std::uint32_t to_half2(float first, float second) {
   asm("cvt.rn.f16x2.f32 %0, %2, %1;" : "=r"(out) : "f"(first), "f"(second));
   return out;
 }
-inline std::uint32_t add_halves(std::uint32_t a, std::uint32_t b) {
-  std::uint32_t out;
-  asm("add.rn.f16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
-  return out;
-}
 inline std::uint32_t to_bfloat2(float first, float second) {
   std::uint32_t out;
   asm("cvt.rn.bf16x2.f32 %0, %2, %1;" : "=r"(out) : "f"(first), "f"(second));
