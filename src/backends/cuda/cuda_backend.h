@@ -102,7 +102,8 @@ class CudaBackend final : public Backend {
   // `places` is an ExpertPlace for each expert of the bank, as words. Pairs whose expert is missing
   // there are left out: their rows of `out` are not written.
   void experts_of_many_rows(const ExpertsOp& op, const std::uint64_t* places);
-  void product(gpu::ProductParams& p, std::int64_t most_rows);
+  void product(gpu::ProductParams& p, std::int64_t most_rows, std::int64_t n_x);
+  void opened_product(const gpu::ProductParams& p);
 
   void note_enqueued();
   void note_rows(std::int64_t rows);

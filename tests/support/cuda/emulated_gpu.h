@@ -32,7 +32,9 @@ struct RegisteredKernel {
   static void name##_body([[maybe_unused]] const Params& p)
 #define GPU_SHARED static thread_local
 #define GPU_UNROLL
+#define GPU_ROLLED
 #define GPU_INLINE inline
+#define GPU_LAMBDA
 
 inline int thread() {
   return place.thread;

@@ -6,8 +6,9 @@
 // values, found by its name (Driver). Blocks have a multiple of 32 threads in x only. Operations of
 // a warp are called by all of its 32 threads. Names in lower case are functions here; macros are
 //
-//   GPU_KERNEL  GPU_SHARED (static memory of a block)  GPU_UNROLL (before a loop)
-//   GPU_INLINE (what takes the params of a kernel by reference, or is large)
+//   GPU_KERNEL  GPU_SHARED (static memory of a block)  GPU_UNROLL, GPU_ROLLED (before a loop)
+//   GPU_INLINE (what takes the params of a kernel by reference, or is large)  GPU_LAMBDA (the same,
+//   before the body of a lambda)
 #pragma once
 
 #include <cstddef>
@@ -24,7 +25,9 @@
       const Params p)
 #define GPU_SHARED __attribute__((shared))
 #define GPU_UNROLL _Pragma("unroll")
+#define GPU_ROLLED _Pragma("unroll 1")
 #define GPU_INLINE inline __attribute__((always_inline))
+#define GPU_LAMBDA __attribute__((always_inline))
 
 #pragma clang force_cuda_host_device begin
 
