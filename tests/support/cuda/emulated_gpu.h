@@ -32,6 +32,7 @@ struct RegisteredKernel {
   static void name##_body([[maybe_unused]] const Params& p)
 #define GPU_SHARED static thread_local
 #define GPU_UNROLL
+#define GPU_ROLLED
 #define GPU_INLINE inline
 #define GPU_LAMBDA
 

@@ -6,7 +6,11 @@
 // values, found by its name (Driver). Blocks have a multiple of 32 threads in x only. Operations of
 // a warp are called by all of its 32 threads. Names in lower case are functions here; macros are
 //
+<<<<<<< HEAD
 //   GPU_KERNEL  GPU_SHARED (static memory of a block)  GPU_UNROLL (before a loop)
+=======
+//   GPU_KERNEL  GPU_SHARED (static memory of a block)  GPU_UNROLL, GPU_ROLLED (before a loop)
+>>>>>>> e9f0bceb871164ae19d0038332894a1b570d39a9
 //   GPU_INLINE (what takes the params of a kernel by reference, or is large)  GPU_LAMBDA (the same,
 //   before the body of a lambda)
 #pragma once
@@ -25,6 +29,7 @@
       const Params p)
 #define GPU_SHARED __attribute__((shared))
 #define GPU_UNROLL _Pragma("unroll")
+#define GPU_ROLLED _Pragma("unroll 1")
 #define GPU_INLINE inline __attribute__((always_inline))
 #define GPU_LAMBDA __attribute__((always_inline))
 

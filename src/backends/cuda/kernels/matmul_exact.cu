@@ -59,8 +59,8 @@ GPU_KERNEL(exact_product, ProductParams, 256) {
         p.result.y + (p.result.rows == nullptr ? row : p.result.rows[row]) * p.result.y_stride;
     GPU_UNROLL
     for (int j = 0; j < 4; j += 2)
-      store_result(p.result, y, tile.expert, first_column + my_columns + j, sums[i][j],
-                   sums[i][j + 1]);
+      store_result<true>(p.result, y, tile.expert, first_column + my_columns + j, sums[i][j],
+                         sums[i][j + 1]);
   }
 }
 

@@ -31,8 +31,9 @@ GPU_INLINE DeviceWeight weight_of(const ProductParams& p, int matrix, int expert
   return w;
 }
 
+template <bool kIsExact>
 inline float gate_value(const ResultParams& r, float gate, float up) {
-  const auto sigmoid_of = [&](float x) { return r.is_exact ? portable::sigmoid(x) : sigmoid(x); };
+  const auto sigmoid_of = [](float x) { return kIsExact ? portable::sigmoid(x) : sigmoid(x); };
   switch (r.gate) {
     case Gate::Silu:
       return gate * sigmoid_of(gate) * up;
@@ -50,6 +51,7 @@ inline float gate_value(const ResultParams& r, float gate, float up) {
 }
 
 // Stores columns `column` (which is even) and the next of a row of sums.
+template <bool kIsExact>
 inline void store_result(const ResultParams& r, float* row, int expert, int column, float first,
                          float second) {
   if (column >= r.n_columns) return;
@@ -58,7 +60,7 @@ inline void store_result(const ResultParams& r, float* row, int expert, int colu
     const std::int64_t bias = std::int64_t{expert} * (r.n_columns / 2) + at;
     if (r.biases[0] != nullptr) first += r.biases[0][bias];
     if (r.biases[1] != nullptr) second += r.biases[1][bias];
-    row[at] = gate_value(r, first, second);
+    row[at] = gate_value<kIsExact>(r, first, second);
     return;
   }
   const bool are_two = column + 1 < r.n_columns;

@@ -4,9 +4,9 @@
 // weights. Of a feed-forward the gate and the up matrix are multiplied together: columns 2 i and
 // 2 i + 1 are rows i of the two, and become one hidden value.
 //
-// Weights are halves in products: 64 times as large, since those of models are small. What is
-// beyond 1023 becomes infinite. Rows of activations are halves, too, each times a power of two that
-// brings its largest value near the largest half.
+// Weights are halves in products, `unit` times as large: 64 times as a rule, since those of models
+// are small; what is beyond 1023 becomes infinite. Rows of activations are halves, too, each times
+// a power of two that brings its largest value near the largest half.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,41 @@
 
 namespace moeflux::gpu {
 
-inline constexpr int kProductRows = 128, kProductColumns = 128;  // of a tile
-inline constexpr int kProductThreads = 128;
-inline constexpr int kTileDepth = 64;  // columns of weights in shared memory at a time
-inline constexpr int kTileBytes = 128 * kTileDepth * 2;
-inline constexpr int kProductActivationTiles = 3, kProductWeightTiles = 2;
+inline constexpr int kTileDepth = 64;  // rows of halves are filled up to a multiple of it
+
+// Weights are opened in chunks of so many columns.
+inline constexpr int kOpenedChunk = 32;
+// Whether chunks can be opened: odd groups go a slow way.
+constexpr float unit_of(const DeviceWeight& w) {
+  if (w.kind == Kind::F16) return 1;
+  const bool is_large =
+      w.kind == Kind::Fp4 && w.scale_type == ScaleType::E4M3 && w.has_tensor_scale == 0;
+  return is_large ? 8 : 64;
+}
+constexpr bool opens_in_chunks(const DeviceWeight& w) {
+  if (w.cols % kOpenedChunk != 0) return false;
+  switch (w.kind) {
+    case Kind::Affine:
+    case Kind::Fp8Block:
+      return w.group % kOpenedChunk == 0 && (w.group & (w.group - 1)) == 0;
+    case Kind::Fp4:
+      return w.group == 16 || w.group == 32;
+    default:
+      return true;
+  }
+}
+
+// Tiles of products that open their weights, and what of them is in shared memory at a time.
+inline constexpr int kProductRows = 128, kProductColumns = 128, kProductThreads = 128;
+inline constexpr int kActivationStages = 3, kWeightStages = 2;
 inline constexpr int kProductSharedBytes =
-    (kProductActivationTiles + kProductWeightTiles) * kTileBytes;
+    (kActivationStages * kProductRows + kWeightStages * kProductColumns) * kTileDepth * 2;
+
+// Those of products with opened weights.
+inline constexpr int kOpenedRows = 128, kOpenedColumns = 256, kOpenedThreads = 256;
+constexpr int opened_shared_bytes(int depth, int stages) {
+  return stages * (kOpenedRows + kOpenedColumns) * depth * 2;
+}
 
 inline constexpr int kExactRows = 64, kExactColumns = 64, kExactThreads = 256;
 
@@ -47,7 +75,6 @@ struct ResultParams {
   float alpha, limit;
   std::int32_t n_columns;  // of the product, which is twice that of results with a gate
   std::int32_t are_pairs;  // two neighbours of y can be stored at once
-  std::int32_t is_exact;   // activations are
 };
 
 struct ProductParams {
@@ -60,11 +87,12 @@ struct ProductParams {
   std::int32_t divisor;  // row of x = row of the list / divisor
   const void* x;         // halves, rows of whole tiles; floats where products are exact
   std::int64_t x_stride;
-  const float* x_scales;     // what a row of halves is multiplied with at the end
+  const float* x_scales;     // what sums of a row of halves are multiplied with
   const std::int32_t* rows;  // of activations; null: as they come
   const RowTile* tiles;      // null: the rows are n, one after the other
   const std::int32_t* n_tiles;
-  std::int32_t n, unused;
+  std::int32_t n;
+  float unit;
 };
 
 // Rows of f32 become rows of halves, filled up with zeros to whole tiles.
@@ -75,7 +103,8 @@ struct RoundRowsParams {
   std::uint16_t* out;
   std::int64_t out_stride;
   float* scales;
-  std::int32_t cols, unused;
+  std::int32_t cols;
+  float unit;
 };
 
 // Columns [first, first + n) of a product become rows of halves, filled up as those of activations.
@@ -83,7 +112,8 @@ struct OpenParams {
   DeviceWeight weights[2];
   std::uint16_t* out;
   std::int64_t out_stride;
-  std::int32_t is_gated, first, n, unused;
+  std::int32_t is_gated, first, n;
+  float unit;
 };
 
 // A product with opened weights.
