@@ -180,6 +180,16 @@ TEST(CudaAttention, ManyTokensInWindows) {
     expect_same({2, 1, 64, 150, 100, KvType::F16, false, true, window}, Precision::Fine, kHalves);
 }
 
+// Copies of 64 positions at a time.
+TEST(CudaAttention, ManyTokensInSegments) {
+  for (const Grouped& t : {Grouped{4, 2, 64, 40, 170, KvType::Q8, true},
+                           Grouped{3, 1, 80, 70, 30, KvType::BF16, false, true, 60}}) {
+    AttentionSide gpu = emulated(Precision::Fine), cpu = scalar();
+    static_cast<cuda::CudaBackend&>(*gpu).limit_copies(1);
+    EXPECT_LT(difference(attended(gpu, t, 0, t.n), attended(cpu, t, 0, t.n)), kHalves) << t.d_head;
+  }
+}
+
 TEST(CudaAttention, SharpScoresAndLargeNumbers) {
   for (const KvType type : kAllKvTypes) {
     Grouped t{4, 2, 64, 2, 300, type};

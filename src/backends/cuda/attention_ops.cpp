@@ -15,7 +15,6 @@ namespace {
 constexpr std::int64_t kFewTokens = 16;  // of which keys are read in pieces
 constexpr std::size_t kPartBytes = 64u << 20;
 constexpr std::size_t kLatentBytes = 48u << 20;  // queries and results in the absorbed form
-constexpr std::int64_t kStagedBytes = 48 << 20;
 constexpr std::int64_t kStaticShared = 8 << 10;  // and what the device takes for itself
 constexpr float kLog2E = 1.4426950408889634f;
 
@@ -81,12 +80,13 @@ std::optional<Plan> few_tokens_plan(const gpu::AttentionParams& p, std::int64_t 
   const int fits = type == KvElement::Q8 ? 64 : type == KvElement::F32 ? 32 : 16;
   if (p.values_are_keys || p.v.element != type || p.d != p.d_value || p.d % fits != 0 || p.d > 256)
     return {};
-  constexpr std::string_view kNames[][3] = {
-      {"attend_few_f32_64", "attend_few_f32_128", "attend_few_f32_256"},
-      {"attend_few_f16_64", "attend_few_f16_128", "attend_few_f16_256"},
-      {"attend_few_bf16_64", "attend_few_bf16_128", "attend_few_bf16_256"},
-      {"attend_few_q8_64", "attend_few_q8_128", "attend_few_q8_256"}};
-  const int width = p.d <= 64 ? 0 : p.d <= 128 ? 1 : 2;
+  constexpr std::string_view kNames[][4] = {
+      {"attend_few_f32_64", "attend_few_f32_128", "attend_few_f32_256", "attend_few_f32"},
+      {"attend_few_f16_64", "attend_few_f16_128", "attend_few_f16_256", "attend_few_f16"},
+      {"attend_few_bf16_64", "attend_few_bf16_128", "attend_few_bf16_256", "attend_few_bf16"},
+      {"attend_few_q8_64", "attend_few_q8_128", "attend_few_q8_256", "attend_few_q8"}};
+  const int width = p.d == 64 ? 0 : p.d == 128 ? 1 : p.d == 256 ? 2 : 3;
+  const int most_d = width == 3 ? 256 : p.d;
   const gpu::FewTokensMemory memory = gpu::few_tokens_memory(type, p);
   Plan plan;
   plan.kernel = kNames[static_cast<int>(type)][width];
@@ -95,7 +95,7 @@ std::optional<Plan> few_tokens_plan(const gpu::AttentionParams& p, std::int64_t 
     plan.key_block = warps * gpu::few_tokens_run(type);
     plan.threads = count(warps * gpu::kWarp);
     plan.shared_bytes =
-        gpu::few_tokens_query_bytes(type, 64 << width) + std::int64_t{warps} * memory.warp_bytes;
+        gpu::few_tokens_query_bytes(type, most_d) + std::int64_t{warps} * memory.warp_bytes;
     if (plan.shared_bytes <= most_shared) return plan;
   }
   return {};
@@ -164,7 +164,8 @@ bool CudaBackend::attend_many(const gpu::AttentionParams& op, std::int64_t capac
   if (plan->is_staged) {
     const std::int64_t tile_bytes =
         op.n_groups * std::int64_t{2 * gpu::kKvTile * (plan->d + plan->values) + 8};
-    const std::int64_t most = kStagedBytes / (4 * tile_bytes) * gpu::kManyTokensKeys;
+    const std::int64_t most =
+        static_cast<std::int64_t>(copies_bytes_) / (4 * tile_bytes) * gpu::kManyTokensKeys;
     segment = std::min(whole, std::max<std::int64_t>(most, gpu::kManyTokensKeys));
   }
   // Few blocks share the keys, where no copies make them wait anyway.
