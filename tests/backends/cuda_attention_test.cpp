@@ -288,5 +288,16 @@ TEST(CudaLatentAttention, ExactOfEveryType) {
   }
 }
 
+// The matrices of heads are in f32, so are the products with them.
+TEST(CudaLatentAttention, OfEveryType) {
+  for (const KvType type : kAllKvTypes) {
+    expect_same({3, 40, 24, 12, 20, 4, 60, type}, Precision::Fine, kHalves);
+    expect_same({20, 64, 16, 16, 16, 2, 200, type, true}, Precision::Fine, kHalves);
+    expect_same({2, 16, 8, 4, 12, 40, 40, type}, Precision::Fine, kHalves);
+    expect_same({40, 48, 16, 16, 16, 2, 100, type}, Precision::Fine, kHalves);
+  }
+  expect_same({18, 512, 16, 64, 16, 1, 70, KvType::F16}, Precision::Fine, kHalves);
+}
+
 }  // namespace
 }  // namespace moeflux

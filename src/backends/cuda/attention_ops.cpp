@@ -243,13 +243,43 @@ bool CudaBackend::attend_many(const gpu::AttentionParams& op, std::int64_t capac
   return true;
 }
 
+namespace {
+
+// Latents on tensor cores; none where they are too large.
+std::optional<Plan> latent_plan(const gpu::AttentionParams& p, std::int64_t most_shared) {
+  if (!p.values_are_keys || p.d_value > gpu::kUsualRank) return {};
+  const bool is_usual = p.d == gpu::kUsualLatent && p.d_value == gpu::kUsualRank;
+  for (const int rows : {4, 1}) {
+    // Never by the number of few tokens.
+    if (rows == 4 && p.heads_per_group <= 32 && p.n <= kFewTokens) continue;
+    Plan plan;
+    plan.kernel = rows == 4 ? (is_usual ? "attend_latent_64_512" : "attend_latent_64")
+                            : (is_usual ? "attend_latent_16_512" : "attend_latent_16");
+    plan.queries = rows * 16;
+    plan.key_block = gpu::latent_keys(rows);
+    plan.blocks_per_processor = rows == 4 ? 1 : 2;
+    plan.threads = gpu::kLatentThreads;
+    plan.shared_bytes = gpu::latent_shared_bytes(rows, p.k);
+    if (plan.shared_bytes <= most_shared) return plan;
+  }
+  return {};
+}
+
+}  // namespace
+
 void CudaBackend::attend(const gpu::AttentionParams& op, std::int64_t capacity) {
   if (op.n == 0) return;
   if (precision_ != Precision::Exact && op.n > kFewTokens && attend_many(op, capacity)) return;
   const auto most_shared = static_cast<std::int64_t>(device_.most_shared_bytes()) - kStaticShared;
   const bool is_few = op.n <= kFewTokens;
   std::optional<Plan> found;
-  if (precision_ != Precision::Exact && is_few) found = few_tokens_plan(op, most_shared);
+  if (precision_ != Precision::Exact) {
+    if (op.values_are_keys) {
+      found = latent_plan(op, most_shared);
+    } else if (is_few) {
+      found = few_tokens_plan(op, most_shared);
+    }
+  }
   const Plan plan = found ? *found : exact_plan(op);
   if (plan.shared_bytes > most_shared)
     fail(Errc::Unsupported, "heads of {} and {} values are too large for the memory of this GPU",
