@@ -180,6 +180,16 @@ TEST(CudaAttention, ManyTokensInWindows) {
     expect_same({2, 1, 64, 150, 100, KvType::F16, false, true, window}, Precision::Fine, kHalves);
 }
 
+// Copies of 64 positions at a time.
+TEST(CudaAttention, ManyTokensInSegments) {
+  for (const Grouped& t : {Grouped{4, 2, 64, 40, 170, KvType::Q8, true},
+                           Grouped{3, 1, 80, 70, 30, KvType::BF16, false, true, 60}}) {
+    AttentionSide gpu = emulated(Precision::Fine), cpu = scalar();
+    static_cast<cuda::CudaBackend&>(*gpu).limit_copies(1);
+    EXPECT_LT(difference(attended(gpu, t, 0, t.n), attended(cpu, t, 0, t.n)), kHalves) << t.d_head;
+  }
+}
+
 TEST(CudaAttention, SharpScoresAndLargeNumbers) {
   for (const KvType type : kAllKvTypes) {
     Grouped t{4, 2, 64, 2, 300, type};
@@ -276,6 +286,17 @@ TEST(CudaLatentAttention, ExactOfEveryType) {
     expect_same({20, 64, 16, 8, 16, 2, 200, type, true}, Precision::Exact, 1e-5);
     expect_same({2, 16, 8, 4, 12, 40, 40, type}, Precision::Exact, 1e-5);
   }
+}
+
+// The matrices of heads are in f32, so are the products with them.
+TEST(CudaLatentAttention, OfEveryType) {
+  for (const KvType type : kAllKvTypes) {
+    expect_same({3, 40, 24, 12, 20, 4, 60, type}, Precision::Fine, kHalves);
+    expect_same({20, 64, 16, 16, 16, 2, 200, type, true}, Precision::Fine, kHalves);
+    expect_same({2, 16, 8, 4, 12, 40, 40, type}, Precision::Fine, kHalves);
+    expect_same({40, 48, 16, 16, 16, 2, 100, type}, Precision::Fine, kHalves);
+  }
+  expect_same({18, 512, 16, 64, 16, 1, 70, KvType::F16}, Precision::Fine, kHalves);
 }
 
 }  // namespace

@@ -15,7 +15,6 @@ namespace {
 constexpr std::int64_t kFewTokens = 16;  // of which keys are read in pieces
 constexpr std::size_t kPartBytes = 64u << 20;
 constexpr std::size_t kLatentBytes = 48u << 20;  // queries and results in the absorbed form
-constexpr std::int64_t kStagedBytes = 48 << 20;
 constexpr std::int64_t kStaticShared = 8 << 10;  // and what the device takes for itself
 constexpr float kLog2E = 1.4426950408889634f;
 
@@ -81,12 +80,13 @@ std::optional<Plan> few_tokens_plan(const gpu::AttentionParams& p, std::int64_t 
   const int fits = type == KvElement::Q8 ? 64 : type == KvElement::F32 ? 32 : 16;
   if (p.values_are_keys || p.v.element != type || p.d != p.d_value || p.d % fits != 0 || p.d > 256)
     return {};
-  constexpr std::string_view kNames[][3] = {
-      {"attend_few_f32_64", "attend_few_f32_128", "attend_few_f32_256"},
-      {"attend_few_f16_64", "attend_few_f16_128", "attend_few_f16_256"},
-      {"attend_few_bf16_64", "attend_few_bf16_128", "attend_few_bf16_256"},
-      {"attend_few_q8_64", "attend_few_q8_128", "attend_few_q8_256"}};
-  const int width = p.d <= 64 ? 0 : p.d <= 128 ? 1 : 2;
+  constexpr std::string_view kNames[][4] = {
+      {"attend_few_f32_64", "attend_few_f32_128", "attend_few_f32_256", "attend_few_f32"},
+      {"attend_few_f16_64", "attend_few_f16_128", "attend_few_f16_256", "attend_few_f16"},
+      {"attend_few_bf16_64", "attend_few_bf16_128", "attend_few_bf16_256", "attend_few_bf16"},
+      {"attend_few_q8_64", "attend_few_q8_128", "attend_few_q8_256", "attend_few_q8"}};
+  const int width = p.d == 64 ? 0 : p.d == 128 ? 1 : p.d == 256 ? 2 : 3;
+  const int most_d = width == 3 ? 256 : p.d;
   const gpu::FewTokensMemory memory = gpu::few_tokens_memory(type, p);
   Plan plan;
   plan.kernel = kNames[static_cast<int>(type)][width];
@@ -95,7 +95,7 @@ std::optional<Plan> few_tokens_plan(const gpu::AttentionParams& p, std::int64_t 
     plan.key_block = warps * gpu::few_tokens_run(type);
     plan.threads = count(warps * gpu::kWarp);
     plan.shared_bytes =
-        gpu::few_tokens_query_bytes(type, 64 << width) + std::int64_t{warps} * memory.warp_bytes;
+        gpu::few_tokens_query_bytes(type, most_d) + std::int64_t{warps} * memory.warp_bytes;
     if (plan.shared_bytes <= most_shared) return plan;
   }
   return {};
@@ -164,7 +164,8 @@ bool CudaBackend::attend_many(const gpu::AttentionParams& op, std::int64_t capac
   if (plan->is_staged) {
     const std::int64_t tile_bytes =
         op.n_groups * std::int64_t{2 * gpu::kKvTile * (plan->d + plan->values) + 8};
-    const std::int64_t most = kStagedBytes / (4 * tile_bytes) * gpu::kManyTokensKeys;
+    const std::int64_t most =
+        static_cast<std::int64_t>(copies_bytes_) / (4 * tile_bytes) * gpu::kManyTokensKeys;
     segment = std::min(whole, std::max<std::int64_t>(most, gpu::kManyTokensKeys));
   }
   // Few blocks share the keys, where no copies make them wait anyway.
@@ -242,13 +243,43 @@ bool CudaBackend::attend_many(const gpu::AttentionParams& op, std::int64_t capac
   return true;
 }
 
+namespace {
+
+// Latents on tensor cores; none where they are too large.
+std::optional<Plan> latent_plan(const gpu::AttentionParams& p, std::int64_t most_shared) {
+  if (!p.values_are_keys || p.d_value > gpu::kUsualRank) return {};
+  const bool is_usual = p.d == gpu::kUsualLatent && p.d_value == gpu::kUsualRank;
+  for (const int rows : {4, 1}) {
+    // Never by the number of few tokens.
+    if (rows == 4 && p.heads_per_group <= 32 && p.n <= kFewTokens) continue;
+    Plan plan;
+    plan.kernel = rows == 4 ? (is_usual ? "attend_latent_64_512" : "attend_latent_64")
+                            : (is_usual ? "attend_latent_16_512" : "attend_latent_16");
+    plan.queries = rows * 16;
+    plan.key_block = gpu::latent_keys(rows);
+    plan.blocks_per_processor = rows == 4 ? 1 : 2;
+    plan.threads = gpu::kLatentThreads;
+    plan.shared_bytes = gpu::latent_shared_bytes(rows, p.k);
+    if (plan.shared_bytes <= most_shared) return plan;
+  }
+  return {};
+}
+
+}  // namespace
+
 void CudaBackend::attend(const gpu::AttentionParams& op, std::int64_t capacity) {
   if (op.n == 0) return;
   if (precision_ != Precision::Exact && op.n > kFewTokens && attend_many(op, capacity)) return;
   const auto most_shared = static_cast<std::int64_t>(device_.most_shared_bytes()) - kStaticShared;
   const bool is_few = op.n <= kFewTokens;
   std::optional<Plan> found;
-  if (precision_ != Precision::Exact && is_few) found = few_tokens_plan(op, most_shared);
+  if (precision_ != Precision::Exact) {
+    if (op.values_are_keys) {
+      found = latent_plan(op, most_shared);
+    } else if (is_few) {
+      found = few_tokens_plan(op, most_shared);
+    }
+  }
   const Plan plan = found ? *found : exact_plan(op);
   if (plan.shared_bytes > most_shared)
     fail(Errc::Unsupported, "heads of {} and {} values are too large for the memory of this GPU",

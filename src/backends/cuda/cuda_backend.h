@@ -38,6 +38,8 @@ class CudaBackend final : public Backend {
 
   std::string name() const override;
   Device& device() { return device_; }
+  // Memory for copies of caches that attention of many tokens works on at a time.
+  void limit_copies(std::size_t bytes) { copies_bytes_ = bytes; }
   std::uint64_t n_graph_launches() const { return program_.n_graph_launches(); }
 
   std::unique_ptr<Buffer> allocate(std::uint64_t bytes, MemoryKind kind, Backing backing) override;
@@ -151,6 +153,7 @@ class CudaBackend final : public Backend {
   const Driver& driver_;
   Device device_;
   Precision precision_;
+  std::size_t copies_bytes_ = 48u << 20;
   ThreadPool pool_;
   std::function<void()> poll_;
   Program program_;

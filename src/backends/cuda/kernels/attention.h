@@ -75,6 +75,24 @@ constexpr FewTokensMemory few_tokens_memory(KvElement type, const AttentionParam
   return {key_bytes, key_bytes + (values + 127) / 128 * 128};
 }
 
+// Latents (attention_latent.cu): of 64 queries together, or 16.
+inline constexpr int kLatentThreads = 256;
+inline constexpr int kUsualLatent = 576, kUsualRank = 512;  // values of a row, of its latent
+
+constexpr int latent_keys(int rows) {  // positions of a tile
+  return rows == 4 ? 32 : 16;
+}
+constexpr int latent_scores(int rows) {  // floats
+  return (rows == 4 ? 64 : kLatentThreads / kWarp * 16) * (latent_keys(rows) + 4);
+}
+constexpr int latent_shared_bytes(int rows, const DeviceKv& kv) {
+  const int keys = latent_keys(rows), stride = (kv.d + 15) / 16 * 16 + 8;
+  const bool is_direct = kv.element == KvElement::F16 && kv.d % 16 == 0;
+  const int halves = (rows * 16 + keys * (is_direct ? 2 : 1)) * stride + rows * 16 * (keys + 8);
+  return 2 * halves + 4 * latent_scores(rows) +
+         (is_direct ? 0 : keys * static_cast<int>(kv.row_bytes));
+}
+
 // Many tokens: keys and values are halves, those of a cache or copies in the same layouts that hold
 // some positions only. What earlier positions have given a query lies in `out`, and in `sums`
 // [token][head].

@@ -46,8 +46,8 @@ GPU_INLINE void to_halves(std::uint32_t a, std::uint32_t b, std::uint32_t (&out)
   out[3] = add_halves(pick_bytes(high, k1024, 0x4342), kMinus1152);
 }
 
-// kD: d is at most that.
-template <KvElement kType, int kD>
+// kD: d, or where !kIsWhole at most that.
+template <KvElement kType, int kD, bool kIsWhole>
 struct FewTokens {
   static constexpr bool kIsQ8 = kType == KvElement::Q8, kIsF32 = kType == KvElement::F32;
   static constexpr bool kIsHalves = !kIsQ8 && !kIsF32;
@@ -72,6 +72,13 @@ struct FewTokens {
   float query_factor[2];
   int last_seen[2], first_seen[2];  // of the queries of this lane
 
+  GPU_INLINE int d() const { return kIsWhole ? kD : p.d; }
+  GPU_INLINE int key_bytes() const { return row_bytes_of(p.k); }
+  GPU_INLINE int value_bytes() const { return row_bytes_of(p.v); }
+  GPU_INLINE static int row_bytes_of(const DeviceKv& kv) {
+    if constexpr (!kIsWhole) return static_cast<int>(kv.row_bytes);
+    return kIsQ8 ? kD + kD / 16 : kIsF32 ? kD * 4 : kD * 2;
+  }
   GPU_INLINE static int position_of(int i, int n) {
     return kIsHalves ? 8 * i + n : kIsF32 ? 2 * n + i : 4 * n + i;
   }
@@ -85,7 +92,7 @@ struct FewTokens {
   GPU_INLINE void copy_keys(int position, int end) const {
     const unsigned char* from =
         p.k.data + group * p.k.head_bytes + std::int64_t{position} * p.k.row_bytes;
-    const int tile_bytes = kKvTile * static_cast<int>(p.k.row_bytes);
+    const int tile_bytes = kKvTile * key_bytes();
     GPU_UNROLL
     for (int tile = 0; tile < kRun / kKvTile; ++tile) {
       const int bytes = position + tile * kKvTile < end ? 16 : 0;
@@ -97,7 +104,7 @@ struct FewTokens {
     }
   }
   GPU_INLINE void copy_values(int position, int end) const {
-    const int row_bytes = static_cast<int>(p.v.row_bytes);
+    const int row_bytes = value_bytes();
     const unsigned char* from =
         p.v.data + group * p.v.head_bytes + std::int64_t{position} * p.v.row_bytes;
     const int n_rows = end - position;
@@ -130,7 +137,7 @@ struct FewTokens {
   // Chunks of rows of values change places so that lanes meet different banks.
   GPU_INLINE int turn_of(int row) const {
     if constexpr (kIsF32) return (row >> 2 & 3) * 2;
-    return p.d % 64 == 0 ? row & 7 : 0;
+    return d() % 64 == 0 ? row & 7 : 0;
   }
 
   // ---- queries
@@ -143,7 +150,7 @@ struct FewTokens {
       GPU_UNROLL
       for (int i = 0; i < kD / kWarp; ++i) {
         const int c = i * kWarp + lane();
-        q[i] = j < n_here && c < p.d ? query_value(p, query, c) : 0.0f;
+        q[i] = j < n_here && c < d() ? query_value(p, query, c) : 0.0f;
         most = max(most, abs(q[i]));
       }
       // A power of two keeps them in the range of halves.
@@ -193,7 +200,7 @@ struct FewTokens {
     const int row = lane() % 16, half = lane() / 16;
     GPU_UNROLL
     for (int step = 0; step < kD / 16; ++step) {
-      if (step * 16 >= p.d) break;
+      if (step * 16 >= d()) break;
       std::uint32_t a[4], b[4];
       load_matrices(a, query_rows(step));
       const int chunk = 2 * (step * 16 + row) + half;
@@ -218,7 +225,7 @@ struct FewTokens {
     const int n = lane() / 4, t = lane() % 4;
     GPU_UNROLL
     for (int step = 0; step < kD / 16; ++step) {
-      if (step * 16 >= p.d) break;
+      if (step * 16 >= d()) break;
       std::uint32_t a[4], rest[4];
       load_matrices(a, query_rows(step));
       load_matrices(rest, query_rows(step) + kQueries * kQueryStride);
@@ -246,12 +253,12 @@ struct FewTokens {
   // Sums of codes, times scales, for each 32 values.
   GPU_INLINE void score_bytes() {
     const int n = lane() / 4, t = lane() % 4;
-    const int stride = few_tokens_tile_stride(kType, kKvTile * static_cast<int>(p.k.row_bytes));
+    const int stride = few_tokens_tile_stride(kType, kKvTile * key_bytes());
     const unsigned char* codes = keys + n / 4 * stride + n % 4 * 4;
-    const unsigned char* scales = keys + t / 2 * stride + p.d * kKvTile + t % 2 * 16;
+    const unsigned char* scales = keys + t / 2 * stride + d() * kKvTile + t % 2 * 16;
     GPU_UNROLL
     for (int j = 0; j < kD / 32; ++j) {
-      if (j * 32 >= p.d) break;
+      if (j * 32 >= d()) break;
       float part[4][4] = {};
       GPU_UNROLL
       for (int step = 2 * j; step < 2 * j + 2; ++step) {
@@ -314,7 +321,7 @@ struct FewTokens {
     }
     GPU_UNROLL
     for (int i = 0; i < kValueMatrices; ++i) {
-      if (i * 8 >= p.d) break;
+      if (i * 8 >= d()) break;
       GPU_UNROLL
       for (int e = 0; e < 4; ++e) out[i][e] *= factor[e / 2];
     }
@@ -351,10 +358,10 @@ struct FewTokens {
         a[r] = to_half2(scores[r / 2][r % 2 * 2], scores[r / 2][r % 2 * 2 + 1]);
     }
     const int row = lane() % 16;
-    const unsigned char* begin = values + row * static_cast<int>(p.v.row_bytes);
+    const unsigned char* begin = values + row * value_bytes();
     GPU_UNROLL
     for (int j = 0; j < kD / 16; ++j) {
-      if (j * 16 >= p.d) break;
+      if (j * 16 >= d()) break;
       std::uint32_t b[4];
       load_matrices_transposed(b, begin + ((2 * j + lane() / 16) ^ turn_of(row)) * 16);
       const std::uint32_t columns[2][2] = {{b[0], b[1]}, {b[2], b[3]}};
@@ -373,10 +380,10 @@ struct FewTokens {
   GPU_INLINE void add_floats() {
     std::uint32_t a[4], rest[4];
     weights_in_two(a, rest);
-    const int n = lane() / 4, t = lane() % 4, row_bytes = static_cast<int>(p.v.row_bytes);
+    const int n = lane() / 4, t = lane() % 4, row_bytes = value_bytes();
     GPU_UNROLL
     for (int j = 0; j < kD / 32; ++j) {
-      if (j * 32 >= p.d) break;
+      if (j * 32 >= d()) break;
       float x[4][4];  // rows 4 t, 4 t + 2, 4 t + 1, 4 t + 3
       GPU_UNROLL
       for (int r = 0; r < 4; ++r) {
@@ -402,16 +409,16 @@ struct FewTokens {
 
   // Weights take the scales of the values with them.
   GPU_INLINE void add_bytes() {
-    const int n = lane() / 4, t = lane() % 4, row_bytes = static_cast<int>(p.v.row_bytes);
+    const int n = lane() / 4, t = lane() % 4, row_bytes = value_bytes();
     const unsigned char* rows = values + t * few_tokens_rows_stride(8 * row_bytes);
     GPU_UNROLL
     for (int j = 0; j < kD / 32; ++j) {
-      if (j * 32 >= p.d) break;
+      if (j * 32 >= d()) break;
       float scales[8];  // of positions 8 t to 8 t + 7
       GPU_UNROLL
       for (int r = 0; r < 8; ++r)
         scales[r] = from_bfloat(
-            *reinterpret_cast<const std::uint16_t*>(rows + r * row_bytes + p.d + 2 * j));
+            *reinterpret_cast<const std::uint16_t*>(rows + r * row_bytes + d() + 2 * j));
       GPU_UNROLL
       for (int step = 0; step < 2; ++step) {
         std::uint32_t a[4], x[4], low[4], high[4];
@@ -452,7 +459,7 @@ struct FewTokens {
       GPU_UNROLL
       for (int e = 0; e < 4; ++e) {
         const int c = column_of(i, lane() % 4 * 2 + e % 2);
-        if (c < p.d) own[(lane() / 4 + e / 2 * 8) * p.d + c] = out[i][e];
+        if (kIsWhole || c < p.d) own[(lane() / 4 + e / 2 * 8) * d() + c] = out[i][e];
       }
     }
     sync();
@@ -480,9 +487,9 @@ struct FewTokens {
 };
 
 // Blocks: tiles of 16 queries and groups, pieces.
-template <KvElement kType, int kD>
+template <KvElement kType, int kD, bool kIsWhole = true>
 GPU_INLINE void attend_few(const AttentionParams& p) {
-  using Work = FewTokens<kType, kD>;
+  using Work = FewTokens<kType, kD, kIsWhole>;
   GPU_SHARED SoftmaxSum sums[kFewTokensWarps * kQueries];
   GPU_SHARED float factors[kQueries];
   const int group = block_x() % p.n_groups, first = block_x() / p.n_groups * kQueries;

@@ -13,6 +13,9 @@ GPU_KERNEL(attend_few_bf16_128, AttentionParams, kFewTokensThreads) {
 GPU_KERNEL(attend_few_bf16_256, AttentionParams, kFewTokensThreads) {
   attend_few<KvElement::BF16, 256>(p);
 }
+GPU_KERNEL(attend_few_bf16, AttentionParams, kFewTokensThreads) {
+  attend_few<KvElement::BF16, 256, false>(p);
+}
 
 }  // namespace moeflux::gpu
 GPU_CODE_END

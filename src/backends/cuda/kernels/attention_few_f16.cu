@@ -13,6 +13,9 @@ GPU_KERNEL(attend_few_f16_128, AttentionParams, kFewTokensThreads) {
 GPU_KERNEL(attend_few_f16_256, AttentionParams, kFewTokensThreads) {
   attend_few<KvElement::F16, 256>(p);
 }
+GPU_KERNEL(attend_few_f16, AttentionParams, kFewTokensThreads) {
+  attend_few<KvElement::F16, 256, false>(p);
+}
 
 }  // namespace moeflux::gpu
 GPU_CODE_END

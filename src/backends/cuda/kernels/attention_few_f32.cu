@@ -13,6 +13,9 @@ GPU_KERNEL(attend_few_f32_128, AttentionParams, kFewTokensThreads) {
 GPU_KERNEL(attend_few_f32_256, AttentionParams, kFewTokensThreads) {
   attend_few<KvElement::F32, 256>(p);
 }
+GPU_KERNEL(attend_few_f32, AttentionParams, kFewTokensThreads) {
+  attend_few<KvElement::F32, 256, false>(p);
+}
 
 }  // namespace moeflux::gpu
 GPU_CODE_END

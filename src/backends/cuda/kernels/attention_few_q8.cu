@@ -13,6 +13,9 @@ GPU_KERNEL(attend_few_q8_128, AttentionParams, kFewTokensThreads) {
 GPU_KERNEL(attend_few_q8_256, AttentionParams, kFewTokensThreads) {
   attend_few<KvElement::Q8, 256>(p);
 }
+GPU_KERNEL(attend_few_q8, AttentionParams, kFewTokensThreads) {
+  attend_few<KvElement::Q8, 256, false>(p);
+}
 
 }  // namespace moeflux::gpu
 GPU_CODE_END

@@ -244,8 +244,11 @@ struct ManyTokens {
         for (int i = 0; i < kValues / 8; ++i) {
           GPU_UNROLL
           for (int e = 0; e < 2; ++e) {
-            const int c = i * 8 + lane() % 4 * 2 + e;
-            out[r][i][2 * h + e] = is_there && c < p.d_value ? from[c] : 0.0f;
+            out[r][i][2 * h + e] = 0;
+            if constexpr (kIsStaged) {
+              const int c = i * 8 + lane() % 4 * 2 + e;
+              if (is_there && c < p.d_value) out[r][i][2 * h + e] = from[c];
+            }
           }
         }
       }
@@ -273,18 +276,19 @@ struct ManyTokens {
         float* to = p.parts == nullptr
                         ? p.out + query.token * p.out_stride + query.head * p.out_head
                         : p.parts + part * p.d_value;
+        const float* gate = ends && p.gate != nullptr
+                                ? p.gate + query.token * p.q_stride + query.head * p.q_head
+                                : nullptr;
+        to += lane() % 4 * 2;
+        if (gate != nullptr) gate += lane() % 4 * 2;
         GPU_UNROLL
         for (int i = 0; i < kValues / 8; ++i) {
           GPU_UNROLL
           for (int e = 0; e < 2; ++e) {
-            const int c = i * 8 + lane() % 4 * 2 + e;
-            if (c >= p.d_value) continue;
+            const int c = i * 8 + e;
+            if (kIsStaged && c + lane() % 4 * 2 >= p.d_value) continue;
             const float value = out[r][i][2 * h + e] * factor;
-            if (ends) {
-              finish_value(p, query, c, value);
-            } else {
-              to[c] = value;
-            }
+            to[c] = gate == nullptr ? value : value * sigmoid(gate[c]);
           }
         }
       }
