@@ -114,7 +114,6 @@ class CudaBackend final : public Backend {
   // `places` is an ExpertPlace for each expert of the bank, as words. Pairs whose expert is missing
   // there are left out: their rows of `out` are not written.
   void experts_of_many_rows(const ExpertsOp& op, const std::uint64_t* places);
-<<<<<<< HEAD
   void experts_in_rounds(const ExpertsOp& op);
   void find_experts(const ExpertsOp& op, const std::uint64_t* places, bool asks);
   void pairs_of_few_rows(const ExpertsOp& op, const gpu::FoundExpert* found);
@@ -130,11 +129,8 @@ class CudaBackend final : public Backend {
   };
   void head_products(const HeadMatrix& matrix, int n_heads, std::int64_t n, const HeadRows& x,
                      const HeadRows& y);
-  void product(gpu::ProductParams& p, std::int64_t most_rows);
-=======
   void product(gpu::ProductParams& p, std::int64_t most_rows, std::int64_t n_x);
   void opened_product(const gpu::ProductParams& p);
->>>>>>> e9f0bceb871164ae19d0038332894a1b570d39a9
 
   void note_enqueued();
   void note_rows(std::int64_t rows);

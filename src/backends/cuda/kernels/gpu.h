@@ -6,11 +6,7 @@
 // values, found by its name (Driver). Blocks have a multiple of 32 threads in x only. Operations of
 // a warp are called by all of its 32 threads. Names in lower case are functions here; macros are
 //
-<<<<<<< HEAD
-//   GPU_KERNEL  GPU_SHARED (static memory of a block)  GPU_UNROLL (before a loop)
-=======
 //   GPU_KERNEL  GPU_SHARED (static memory of a block)  GPU_UNROLL, GPU_ROLLED (before a loop)
->>>>>>> e9f0bceb871164ae19d0038332894a1b570d39a9
 //   GPU_INLINE (what takes the params of a kernel by reference, or is large)  GPU_LAMBDA (the same,
 //   before the body of a lambda)
 #pragma once
