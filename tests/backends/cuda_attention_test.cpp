@@ -64,7 +64,7 @@ class AttentionSide {
 
 AttentionSide emulated(Precision precision) {
   return AttentionSide(
-      cuda::make_backend({.n_threads = 1, .precision = precision}, test::emulated_cuda_driver()));
+      cuda::make_backend({.n_threads = 1, .precision = precision}, test::cuda_test_driver()));
 }
 AttentionSide scalar() {
   return AttentionSide(make_backend({.isa = "scalar", .n_threads = 1}, "cpu"));

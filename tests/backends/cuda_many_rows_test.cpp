@@ -23,9 +23,9 @@ struct Tolerances {
 // With as much shared memory as large GPUs have.
 const cuda::Driver& large_driver() {
   static const cuda::Driver driver = [] {
-    cuda::Driver large = test::emulated_cuda_driver();
+    cuda::Driver large = test::cuda_test_driver();
     large.cuDeviceGetAttribute = [](int* value, int which, cuda::CUdevice device) {
-      const auto result = test::emulated_cuda_driver().cuDeviceGetAttribute(value, which, device);
+      const auto result = test::cuda_test_driver().cuDeviceGetAttribute(value, which, device);
       if (which == cuda::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN) *value = 227 << 10;
       return result;
     };
@@ -36,7 +36,7 @@ const cuda::Driver& large_driver() {
 
 class Gpu {
  public:
-  explicit Gpu(Precision precision, const cuda::Driver& driver = test::emulated_cuda_driver())
+  explicit Gpu(Precision precision, const cuda::Driver& driver = test::cuda_test_driver())
       : backend(cuda::make_backend({.n_threads = 1, .precision = precision}, driver)),
         tolerance(precision == Precision::Exact ? Tolerances{}.exact : Tolerances{}.fine) {}
 
@@ -206,7 +206,7 @@ TEST(ManyRowsOfOddShapes, ProductsAreThoseOfTheValues) {
 // So many that weights are opened before.
 TEST(VeryManyRows, ProductsAreThoseOfTheValues) {
   std::uint64_t seed = 150;
-  for (const cuda::Driver* driver : {&test::emulated_cuda_driver(), &large_driver()}) {
+  for (const cuda::Driver* driver : {&test::cuda_test_driver(), &large_driver()}) {
     Gpu gpu(Precision::Fine, *driver);
     for (const WeightFormat& format :
          {kFourBits, WeightFormat{.kind = WeightKind::F32},

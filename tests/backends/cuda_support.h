@@ -16,7 +16,7 @@ namespace moeflux::test {
 class CudaAndCpu {
  public:
   explicit CudaAndCpu(Precision precision = Precision::Exact)
-      : gpu(cuda::make_backend({.n_threads = 1, .precision = precision}, emulated_cuda_driver())),
+      : gpu(cuda::make_backend({.n_threads = 1, .precision = precision}, cuda_test_driver())),
         cpu(make_backend({.isa = "scalar", .n_threads = 1}, "cpu")) {}
 
   template <class Operand>

@@ -59,7 +59,11 @@ class CudaBackend final : public Backend {
   bool done(Mark mark) override;
   void wait(Mark mark) override;
 
-  void time_kernels() override { program_.time_kernels(); }
+  void time_kernels() override {
+    program_.time_kernels([this] {
+      if (poll_) poll_();
+    });
+  }
   std::vector<KernelTime> kernel_times() override;
 
   int n_threads() const override { return pool_.size(); }

@@ -1,6 +1,8 @@
 #include "backends/cuda/program.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include <xxhash.h>
@@ -14,6 +16,7 @@ constexpr std::size_t kFewestSteps = 8;  // of a list that is worth a graph
 }  // namespace
 
 Program::~Program() {
+  if (std::getenv("MOEFLUX_DEBUG_GRAPHS")) fprintf(stderr, "graphs %llu of %llu lists\n", static_cast<unsigned long long>(n_graph_launches_), static_cast<unsigned long long>(n_lists_));
   for (const Known& known : known_) forget(known);
 }
 
@@ -72,7 +75,12 @@ void Program::issue_timed() {
     MOEFLUX_CUDA(driver, cuEventRecord, begin, stream);
     issue(step);
     MOEFLUX_CUDA(driver, cuEventRecord, end, stream);
-    MOEFLUX_CUDA(driver, cuEventSynchronize, end);
+    while (true) {
+      const CUresult result = driver.cuEventQuery(end);
+      if (result == CUDA_SUCCESS) break;
+      if (result != CUDA_ERROR_NOT_READY) check(driver, result, "a kernel");
+      poll_();
+    }
     float ms = 0;
     MOEFLUX_CUDA(driver, cuEventElapsedTime, &ms, begin, end);
     Time& time = times_[step.kind == Kind::Launch ? step.name
@@ -127,7 +135,7 @@ void Program::run(bool as_graph) {
   } else if (!as_graph || steps_.size() < kFewestSteps) {
     issue();
   } else {
-    const Hash own = hash();
+    const Hash own = hash(); ++n_lists_;
     auto found = std::find_if(known_.begin(), known_.end(),
                               [&](const Known& known) { return known.hash == own; });
     if (found == known_.end()) {

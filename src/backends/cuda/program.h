@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <map>
 #include <string_view>
@@ -39,7 +40,10 @@ class Program {
   std::uint64_t n_graph_launches() const { return n_graph_launches_; }
 
   // From now on each kernel is awaited and timed.
-  void time_kernels() { times_kernels_ = true; }
+  void time_kernels(std::function<void()> poll) {
+    times_kernels_ = true;
+    poll_ = std::move(poll);
+  }
   struct Time {
     std::uint64_t calls = 0;
     double seconds = 0;
@@ -80,8 +84,9 @@ class Program {
   std::vector<Step> steps_;
   std::vector<std::byte> params_;
   std::list<Known> known_;  // used last first
-  std::uint64_t n_graph_launches_ = 0;
+  std::uint64_t n_graph_launches_ = 0, n_lists_ = 0;
   bool times_kernels_ = false;
+  std::function<void()> poll_;  // while a kernel is awaited
   std::map<std::string_view, Time> times_;
 };
 

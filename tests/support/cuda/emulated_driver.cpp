@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <stdexcept>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -334,6 +335,12 @@ Driver make() {
 const cuda::Driver& emulated_cuda_driver() {
   static const cuda::Driver driver = make();
   return driver;
+}
+
+const cuda::Driver& cuda_test_driver() {
+  const char* device = std::getenv("MOEFLUX_TEST_DEVICE");
+  return device != nullptr && std::string_view(device) == "cuda-gpu" ? cuda::loaded_driver().driver
+                                                                     : emulated_cuda_driver();
 }
 
 void fail_launches_after(long n) {

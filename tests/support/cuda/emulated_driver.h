@@ -8,6 +8,9 @@ namespace moeflux::test {
 
 const cuda::Driver& emulated_cuda_driver();
 
+// That, or with MOEFLUX_TEST_DEVICE=cuda-gpu the driver of this machine.
+const cuda::Driver& cuda_test_driver();
+
 // Launches from now on fail after so many, as when a device is lost; negative: they do not.
 void fail_launches_after(long n);
 
