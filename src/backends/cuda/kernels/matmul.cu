@@ -34,8 +34,7 @@ GPU_KERNEL(round_rows, RoundRowsParams, 256) {
   if (exponent < kSmallest) exponent = kSmallest;
   const float scale = float_of(static_cast<std::uint32_t>(127 + kLargestExponent - exponent) << 23);
   if (thread() == 0)
-    p.scales[row] =
-        float_of(static_cast<std::uint32_t>(127 + exponent - kLargestExponent) << 23) / p.unit;
+    p.scales[row] = float_of(static_cast<std::uint32_t>(127 + exponent - kLargestExponent) << 23);
   auto* out = reinterpret_cast<std::uint32_t*>(p.out + row * p.out_stride);
   for (int pair = thread(); pair < p.out_stride / 2; pair += n_threads()) {
     const int c = 2 * pair;

@@ -27,8 +27,12 @@ GPU_KERNEL(list_pairs, ListPairsParams, 1024) {
     at += counts[1][w] + (w < warp() ? counts[0][w] : 0);
     n += counts[0][w];
   }
+  // Places may lie in memory of the host, where reading takes long.
+  const std::uint64_t* places = p.places + std::int64_t{expert} * kWordsOfExpert;
+  if (thread() < kWordsOfExpert)
+    p.places_here[expert * kWordsOfExpert + thread()] = places[thread()];
   if (thread() == 0) {
-    p.counts[expert] = n;
+    p.counts[expert] = places[0] == kAbsentPlane ? 0 : n;
     p.begins[expert] = at;
   }
   for (int i = begin + lane(); i - lane() < end; i += kWarp) {
@@ -45,7 +49,7 @@ GPU_KERNEL(list_tiles, ListPairsParams, 32) {
   for (int first = 0; first < p.n_experts; first += kWarp) {
     const int expert = first + lane();
     int own = 0, n = 0;
-    if (expert < p.n_experts && p.places[std::int64_t{expert} * kWordsOfExpert] != kAbsentPlane) {
+    if (expert < p.n_experts) {
       n = p.counts[expert];
       own = (n + p.rows_per_tile - 1) / p.rows_per_tile;
     }

@@ -85,7 +85,7 @@ GPU_INLINE void store_sums(const ResultParams& result, const float (&sums)[4][8]
       const int in_piece = pair / (kColumns / 2), column = pair % (kColumns / 2) * 2;
       if (kRows * i + in_piece >= tile.n_rows) break;
       const int row = tile.first + kRows * i + in_piece;
-      const float scale = x_scales[x_rows == nullptr ? row : x_rows[row] / divisor];
+      const float scale = x_scales[x_rows == nullptr ? row : x_rows[row] / divisor] * result.scale;
       float* y = result.y + (result.rows == nullptr ? row : result.rows[row]) * result.y_stride;
       const Pair two = *reinterpret_cast<const Pair*>(shared + in_piece * kStride + column);
       store_result<false>(result, y, tile.expert, first_column + column, float_of(two.x) * scale,
