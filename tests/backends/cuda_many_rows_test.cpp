@@ -510,7 +510,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Chosen{"one_has_all", 150, 3, 1, -1,
                            [](Random&, std::int64_t, std::int64_t, std::int64_t) { return 2; }},
                     Chosen{
-                        "most_have_none", 40, 40, 2,
+                        "most_have_none", 40, 40, 2, -1,
                         [](Random&, std::int64_t row, std::int64_t slot, std::int64_t) {
                           return static_cast<std::int32_t>(slot == 0 ? 0 : row % 3 == 0 ? 39 : 33);
                         }}),
