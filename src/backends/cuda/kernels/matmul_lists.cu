@@ -5,6 +5,10 @@
 GPU_CODE_BEGIN
 namespace moeflux::gpu {
 
+namespace {
+constexpr int kNoExpert = 1 << 30;
+}
+
 // A block for each expert. Its warps share the pairs out in runs, so that the list is in order.
 GPU_KERNEL(list_pairs, ListPairsParams, 1024) {
   GPU_SHARED std::int32_t counts[2][32];  // of each warp: of this expert, of experts before it
@@ -13,7 +17,8 @@ GPU_KERNEL(list_pairs, ListPairsParams, 1024) {
   const int begin = warp() * run, end = begin + run < p.n_pairs ? begin + run : p.n_pairs;
   int own = 0, before = 0;
   for (int i = begin + lane(); i - lane() < end; i += kWarp) {
-    const int id = i < end ? p.ids[i] : p.n_experts;
+    int id = kNoExpert;
+    if (i < end) id = p.ids[i];
     own += count_bits(ballot(id == expert));
     before += count_bits(ballot(id < expert));
   }
