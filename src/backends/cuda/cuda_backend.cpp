@@ -212,6 +212,7 @@ void CudaBackend::wait(Mark mark) {
     if (poll_) poll_();
   }
   deliver(mark);
+  rounded_.clear();  // the host may change what was rounded
   if (n_done_ == n_enqueued_) {
     is_wide_ = false;
     uploads_used_ = downloads_used_ = 0;

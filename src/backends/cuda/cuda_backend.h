@@ -180,6 +180,9 @@ class CudaBackend final : public Backend {
     std::size_t bytes = 0;
   };
   ScratchMemory scratches_[kScratches];
+  // What products rounded last (RoundRowsParams), and the mark up to which it is still there.
+  std::vector<std::byte> rounded_;
+  Mark rounded_at_ = 0;
   std::map<std::vector<float>, CUdeviceptr> constants_;
   CUdeviceptr found_ = 0;
   std::unique_ptr<Buffer> round_places_;

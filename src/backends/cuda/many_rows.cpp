@@ -10,6 +10,9 @@
 namespace moeflux::cuda {
 namespace {
 
+static_assert(sizeof(ExpertPlace) == gpu::kWordsOfExpert * sizeof(std::uint64_t));
+static_assert(Weight::kNoPlane == gpu::kAbsentPlane);
+
 // Rows from which on weights are opened once for all tiles, not in each.
 constexpr std::int64_t kOpenedFrom = 512;
 constexpr std::int64_t kPanelBytes = 64 << 20;  // of opened weights
@@ -131,12 +134,15 @@ void CudaBackend::experts_of_many_rows(const ExpertsOp& op, const std::uint64_t*
 
   auto lists = zeroed<gpu::ListPairsParams>();
   const std::size_t tile_bytes = static_cast<std::size_t>(most_tiles) * sizeof(gpu::RowTile);
-  CUdeviceptr at = scratch(Scratch::Lists,
-                           tile_bytes + static_cast<std::size_t>(n_pairs + 2 * n_experts + 1) * 4);
+  const std::size_t place_bytes = static_cast<std::size_t>(n_experts) * sizeof(ExpertPlace);
+  const CUdeviceptr at =
+      scratch(Scratch::Lists,
+              place_bytes + tile_bytes + static_cast<std::size_t>(n_pairs + 2 * n_experts + 1) * 4);
   lists.ids = ints(op.ids);
   lists.places = places;
-  lists.tiles = reinterpret_cast<gpu::RowTile*>(at);
-  lists.pairs = reinterpret_cast<std::int32_t*>(at + tile_bytes);
+  lists.places_here = reinterpret_cast<std::uint64_t*>(at);
+  lists.tiles = reinterpret_cast<gpu::RowTile*>(at + place_bytes);
+  lists.pairs = reinterpret_cast<std::int32_t*>(at + place_bytes + tile_bytes);
   lists.counts = lists.pairs + n_pairs;
   lists.begins = lists.counts + n_experts;
   lists.n_tiles = lists.begins + n_experts;
@@ -147,7 +153,7 @@ void CudaBackend::experts_of_many_rows(const ExpertsOp& op, const std::uint64_t*
   launch("list_tiles", lists, {.threads = 32});
 
   auto p = zeroed<gpu::ProductParams>();
-  p.places = places;
+  p.places = lists.places_here;
   p.slots = address(op.table.slots, 0);
   p.tiles = lists.tiles;
   p.n_tiles = lists.n_tiles;
@@ -198,21 +204,36 @@ void CudaBackend::product(gpu::ProductParams& p, std::int64_t most_rows, std::in
   rounding.cols = w.cols;
   p.unit = gpu::unit_of(w);
   if (p.result.gate != gpu::Gate::None) p.unit = std::min(p.unit, gpu::unit_of(p.weights[1]));
-  rounding.unit = p.unit;
+  p.result.scale = 1 / p.unit;
   if (p.tiles == nullptr) {
     rounding.rows = p.rows;
     p.rows = nullptr;
   }
-  launch("round_rows", rounding, {.x = count(n_x), .threads = threads_for((stride + 1) / 2, 256)});
+  // Products of the same rows often follow each other.
+  const auto* raw = reinterpret_cast<const std::byte*>(&rounding);
+  if (n_enqueued_ != rounded_at_ ||
+      !std::equal(raw, raw + sizeof rounding, rounded_.begin(), rounded_.end())) {
+    rounded_.assign(raw, raw + sizeof rounding);
+    launch("round_rows", rounding,
+           {.x = count(n_x), .threads = threads_for((stride + 1) / 2, 256)});
+  }
   p.x = rounding.out;
   p.x_stride = stride;
   p.x_scales = rounding.scales;
-  if (p.tiles == nullptr && most_rows >= kOpenedFrom) return opened_product(p);
-  launch(kernel_name(p), p,
-         {.x = pieces(p.result.n_columns, gpu::kProductColumns),
-          .y = pieces(most_rows, gpu::kProductRows),
-          .threads = gpu::kProductThreads,
-          .shared_bytes = gpu::kProductSharedBytes});
+  // Large tiles must be enough for all processors.
+  const std::int64_t opened_tiles = std::int64_t{pieces(most_rows, gpu::kOpenedRows)} *
+                                    pieces(p.result.n_columns, gpu::kOpenedColumns);
+  if (p.tiles == nullptr && most_rows >= kOpenedFrom &&
+      4 * opened_tiles >= 3 * device_.n_processors()) {
+    opened_product(p);
+  } else {
+    launch(kernel_name(p), p,
+           {.x = pieces(p.result.n_columns, gpu::kProductColumns),
+            .y = pieces(most_rows, gpu::kProductRows),
+            .threads = gpu::kProductThreads,
+            .shared_bytes = gpu::kProductSharedBytes});
+  }
+  rounded_at_ = n_enqueued_;
 }
 
 void CudaBackend::opened_product(const gpu::ProductParams& p) {

@@ -107,6 +107,9 @@ inline std::uint32_t ballot(bool value) {
 inline int count_bits(std::uint32_t bits) {
   return __builtin_popcount(bits);
 }
+inline int count_leading_zeros(std::int32_t positive) {
+  return __builtin_clz(static_cast<std::uint32_t>(positive));
+}
 
 inline int dot4(int a, int b, int sum) {
   for (int i = 0; i < 4; ++i) {

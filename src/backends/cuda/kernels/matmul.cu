@@ -34,8 +34,7 @@ GPU_KERNEL(round_rows, RoundRowsParams, 256) {
   if (exponent < kSmallest) exponent = kSmallest;
   const float scale = float_of(static_cast<std::uint32_t>(127 + kLargestExponent - exponent) << 23);
   if (thread() == 0)
-    p.scales[row] =
-        float_of(static_cast<std::uint32_t>(127 + exponent - kLargestExponent) << 23) / p.unit;
+    p.scales[row] = float_of(static_cast<std::uint32_t>(127 + exponent - kLargestExponent) << 23);
   auto* out = reinterpret_cast<std::uint32_t*>(p.out + row * p.out_stride);
   for (int pair = thread(); pair < p.out_stride / 2; pair += n_threads()) {
     const int c = 2 * pair;
@@ -50,9 +49,9 @@ template <Kind kKind, int kBits>
 GPU_INLINE void open_chunk(const DeviceWeight& w, int row, float unit, int column, Quad* out) {
   const StoredRow stored = stored_row(w, row, unit);
   StoredChunk<kKind, kBits> chunk;
-  load_chunk(stored, column, w.cols, chunk);
+  load_chunk(w, stored, places_of(w), column, chunk);
   GPU_UNROLL
-  for (int i = 0; i < 4; ++i) out[i] = open_eight(stored, chunk, i);
+  for (int i = 0; i < 4; ++i) out[i] = open_eight(w, stored, chunk, i);
 }
 
 GPU_INLINE void open_affine_chunk(const DeviceWeight& w, int row, float unit, int column,
@@ -153,21 +152,35 @@ GPU_INLINE void product_of_opened(const OpenedProductParams& p) {
     close_copies();
   };
   GPU_UNROLL
-  for (int i = 0; i < kStages - 1; ++i) copy(i, i);
+  for (int i = 0; i < kStages; ++i) copy(i, i);
 
+  // As in product_of_stored().
+  constexpr int kParts = kDepth / 16;
   const WarpTile at{warp() % 2 * 16, warp() / 2 * 64};
   float sums[4][8][4] = {};
-  int stage = 0, next_stage = kStages - 1;
+  Fragments fragments[2];
+  int stage = 0;
+  await_copies<kStages - 1>();
+  sync();
+  load_fragments<kDepth>(fragments[0], activations, weights, at, 0);
+  GPU_ROLLED
   for (int step = 0; step < n_steps; ++step) {
-    await_copies<kStages - 2>();
-    sync();
-    copy(step + kStages - 1, next_stage);
+    const int next_stage = stage == kStages - 1 ? 0 : stage + 1;
     GPU_UNROLL
-    for (int part = 0; part < kDepth / 16; ++part)
-      multiply_step<kDepth>(sums, activations + stage * kBytesOfX, weights + stage * kBytes, at,
-                            part, 4);
-    stage = stage == kStages - 1 ? 0 : stage + 1;
-    next_stage = next_stage == kStages - 1 ? 0 : next_stage + 1;
+    for (int part = 0; part < kParts; ++part) {
+      if (part == kParts - 1) {
+        await_copies<kStages - 2>();
+        sync();
+        copy(step + kStages, stage);
+        load_fragments<kDepth>(fragments[0], activations + next_stage * kBytesOfX,
+                               weights + next_stage * kBytes, at, 0);
+      } else {
+        load_fragments<kDepth>(fragments[(part + 1) % 2], activations + stage * kBytesOfX,
+                               weights + stage * kBytes, at, part + 1);
+      }
+      multiply_fragments(sums, fragments[part % 2], 4);
+    }
+    stage = next_stage;
   }
   store_sums<kOpenedThreads, kOpenedColumns>(p.result, sums, at, tile, nullptr, 1, p.x_scales,
                                              p.first_column + first_column,

@@ -5,6 +5,10 @@
 GPU_CODE_BEGIN
 namespace moeflux::gpu {
 
+namespace {
+constexpr int kNoExpert = 1 << 30;
+}
+
 // A block for each expert. Its warps share the pairs out in runs, so that the list is in order.
 GPU_KERNEL(list_pairs, ListPairsParams, 1024) {
   GPU_SHARED std::int32_t counts[2][32];  // of each warp: of this expert, of experts before it
@@ -13,7 +17,8 @@ GPU_KERNEL(list_pairs, ListPairsParams, 1024) {
   const int begin = warp() * run, end = begin + run < p.n_pairs ? begin + run : p.n_pairs;
   int own = 0, before = 0;
   for (int i = begin + lane(); i - lane() < end; i += kWarp) {
-    const int id = i < end ? p.ids[i] : p.n_experts;
+    int id = kNoExpert;
+    if (i < end) id = p.ids[i];
     own += count_bits(ballot(id == expert));
     before += count_bits(ballot(id < expert));
   }
@@ -27,8 +32,12 @@ GPU_KERNEL(list_pairs, ListPairsParams, 1024) {
     at += counts[1][w] + (w < warp() ? counts[0][w] : 0);
     n += counts[0][w];
   }
+  // Places may lie in memory of the host, where reading takes long.
+  const std::uint64_t* places = p.places + std::int64_t{expert} * kWordsOfExpert;
+  if (thread() < kWordsOfExpert)
+    p.places_here[expert * kWordsOfExpert + thread()] = places[thread()];
   if (thread() == 0) {
-    p.counts[expert] = n;
+    p.counts[expert] = places[0] == kAbsentPlane ? 0 : n;
     p.begins[expert] = at;
   }
   for (int i = begin + lane(); i - lane() < end; i += kWarp) {
@@ -45,7 +54,7 @@ GPU_KERNEL(list_tiles, ListPairsParams, 32) {
   for (int first = 0; first < p.n_experts; first += kWarp) {
     const int expert = first + lane();
     int own = 0, n = 0;
-    if (expert < p.n_experts && p.places[std::int64_t{expert} * kWordsOfExpert] != kAbsentPlane) {
+    if (expert < p.n_experts) {
       n = p.counts[expert];
       own = (n + p.rows_per_tile - 1) / p.rows_per_tile;
     }

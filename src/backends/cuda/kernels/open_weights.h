@@ -19,43 +19,41 @@ inline int scale_size(ScaleType type) {
   }
 }
 
-// A row of a matrix that opens in chunks.
+// A row of a matrix that opens in chunks. What is the same for all rows comes from the matrix.
 struct StoredRow {
   const unsigned char *data, *scales, *biases;
   float unit;  // and what else all scales are multiplied with
-  std::int32_t group_shift;
-  ScaleType scale_type;
-  Zero zero;
-  enum class Places : std::int32_t { By16, By4, Odd } places;  // what addresses are multiples of
 };
 
 inline bool is_multiple(const void* address, std::int64_t of) {
   return reinterpret_cast<std::uintptr_t>(address) % of == 0;
 }
+inline int bias_size(const DeviceWeight& w) {
+  return w.zero == Zero::ZeroPoint ? 1 : scale_size(w.scale_type);
+}
+
+// What addresses in all planes are multiples of: codes of 16 or 4, scales of their size.
+enum class Places : std::int32_t { By16, By4, Odd };
+GPU_INLINE Places places_of(const DeviceWeight& w) {
+  const bool fits = is_multiple(w.data, 4) && w.row_bytes % 4 == 0 &&
+                    is_multiple(w.scales, scale_size(w.scale_type)) &&
+                    is_multiple(w.biases, bias_size(w));
+  if (!fits) return Places::Odd;
+  return is_multiple(w.data, 16) && w.row_bytes % 16 == 0 ? Places::By16 : Places::By4;
+}
 
 GPU_INLINE StoredRow stored_row(const DeviceWeight& w, int row, float unit) {
   StoredRow r;
   r.data = w.data + row * w.row_bytes;
-  const int size = scale_size(w.scale_type);
   const int row_of_scales = w.kind == Kind::Fp8Block ? (row + w.block_row0) / w.block_rows : row;
   const std::int64_t first_scale = std::int64_t{row_of_scales} * w.scales_per_row;
-  r.scales = w.scales + first_scale * size;
-  const int bias_size = w.zero == Zero::ZeroPoint ? 1 : size;
-  r.biases = w.biases + first_scale * bias_size;
+  r.scales = w.scales + first_scale * scale_size(w.scale_type);
+  r.biases = w.biases + first_scale * bias_size(w);
   r.unit = unit;
   if (w.kind == Kind::Fp4 && w.has_tensor_scale) {
     const float of_all = float_of(load_32_bits(w.biases));
     r.unit = w.tensor_scale_divides ? unit / of_all : unit * of_all;
   }
-  r.group_shift = 0;
-  while (r.group_shift < 30 && (1 << r.group_shift) < w.group) ++r.group_shift;
-  r.scale_type = w.scale_type;
-  r.zero = w.zero;
-  const bool fits = is_multiple(w.data, 4) && w.row_bytes % 4 == 0 && is_multiple(w.scales, size) &&
-                    is_multiple(w.biases, bias_size);
-  r.places = !fits                                              ? StoredRow::Places::Odd
-             : is_multiple(w.data, 16) && w.row_bytes % 16 == 0 ? StoredRow::Places::By16
-                                                                : StoredRow::Places::By4;
   return r;
 }
 
@@ -96,10 +94,10 @@ struct StoredChunk {
 
 // From a column on that is a multiple of 32. Beyond the last column are zeros.
 template <Kind kKind, int kBits>
-GPU_INLINE void load_chunk(const StoredRow& row, int column, int n_columns,
+GPU_INLINE void load_chunk(const DeviceWeight& w, const StoredRow& row, Places places, int column,
                            StoredChunk<kKind, kBits>& chunk) {
   using Chunk = StoredChunk<kKind, kBits>;
-  if (column >= n_columns) {
+  if (column >= w.cols) {
     GPU_UNROLL
     for (int i = 0; i < kBits; ++i) chunk.dwords[i] = 0;
     GPU_UNROLL
@@ -107,7 +105,7 @@ GPU_INLINE void load_chunk(const StoredRow& row, int column, int n_columns,
     return;
   }
   const unsigned char* from = row.data + std::int64_t{column / kOpenedChunk} * (4 * kBits);
-  if (kBits % 4 == 0 && row.places == StoredRow::Places::By16) {
+  if (kBits % 4 == 0 && places == Places::By16) {
     GPU_UNROLL
     for (int i = 0; i < kBits / 4; ++i) {
       const Quad quad = reinterpret_cast<const Quad*>(from)[i];
@@ -116,7 +114,7 @@ GPU_INLINE void load_chunk(const StoredRow& row, int column, int n_columns,
       chunk.dwords[4 * i + 2] = quad.z;
       chunk.dwords[4 * i + 3] = quad.w;
     }
-  } else if (row.places != StoredRow::Places::Odd) {
+  } else if (places != Places::Odd) {
     GPU_UNROLL
     for (int i = 0; i < kBits; ++i)
       chunk.dwords[i] = reinterpret_cast<const std::uint32_t*>(from)[i];
@@ -125,16 +123,16 @@ GPU_INLINE void load_chunk(const StoredRow& row, int column, int n_columns,
     for (int i = 0; i < kBits; ++i) chunk.dwords[i] = load_32_bits(from + 4 * i);
   }
   if constexpr (Chunk::kHasScales) {
-    const int size = scale_size(row.scale_type);
-    const bool fits = row.places != StoredRow::Places::Odd;
+    const int size = scale_size(w.scale_type);
+    const int shift = 31 - count_leading_zeros(w.group);
+    const bool fits = places != Places::Odd;
     GPU_UNROLL
     for (int i = 0; i < Chunk::kScales; ++i) {
-      const int index = (column + 16 * i) >> row.group_shift;
+      const int index = (column + 16 * i) >> shift;
       chunk.scales[i] = load_scale_bits(row.scales, size, index, fits);
       if constexpr (kKind == Kind::Affine) {
-        if (row.zero != Zero::MidCode)
-          chunk.biases[i] =
-              load_scale_bits(row.biases, row.zero == Zero::ZeroPoint ? 1 : size, index, fits);
+        if (w.zero != Zero::MidCode)
+          chunk.biases[i] = load_scale_bits(row.biases, bias_size(w), index, fits);
       }
     }
   }
@@ -168,17 +166,18 @@ inline std::uint32_t twice(float x) {
 
 // Columns 8 * part .. 8 * part + 7 of a chunk.
 template <Kind kKind, int kBits>
-GPU_INLINE Quad open_eight(const StoredRow& row, const StoredChunk<kKind, kBits>& chunk, int part) {
+GPU_INLINE Quad open_eight(const DeviceWeight& w, const StoredRow& row,
+                           const StoredChunk<kKind, kBits>& chunk, int part) {
   std::uint32_t out[4];
   if constexpr (kKind == Kind::Affine) {
     // scale * (code - middle) + offset, where the middle is near the zero of the weights: what is
     // rounded is small.
-    const float scale = scale_of_bits(row.scale_type, chunk.scales[0]);
+    const float scale = scale_of_bits(w.scale_type, chunk.scales[0]);
     float middle = 1 << (kBits - 1), offset = 0;
-    if (row.zero == Zero::ZeroPoint) {
+    if (w.zero == Zero::ZeroPoint) {
       middle = static_cast<float>(static_cast<int>(chunk.biases[0]));
-    } else if (row.zero == Zero::Bias) {
-      const float bias = scale_of_bits(row.scale_type, chunk.biases[0]);
+    } else if (w.zero == Zero::Bias) {
+      const float bias = scale_of_bits(w.scale_type, chunk.biases[0]);
       middle = static_cast<float>(
           to_int(min(static_cast<float>(1 << kBits), max(-bias * inverse(scale), 0.0f))));
       offset = bias + middle * scale;
@@ -193,7 +192,7 @@ GPU_INLINE Quad open_eight(const StoredRow& row, const StoredChunk<kKind, kBits>
   } else if constexpr (kKind == Kind::Fp4) {
     const std::uint32_t dword = chunk.dwords[part];
     const std::uint32_t scales =
-        twice(scale_of_bits(row.scale_type, chunk.scales[part / 2]) * row.unit);
+        twice(scale_of_bits(w.scale_type, chunk.scales[part / 2]) * row.unit);
     GPU_UNROLL
     for (int i = 0; i < 4; ++i) {
       const auto byte = static_cast<std::uint32_t>(i);
@@ -204,7 +203,7 @@ GPU_INLINE Quad open_eight(const StoredRow& row, const StoredChunk<kKind, kBits>
       out[i] = scale_halves(scale_halves(small, 0x74007400u), scales);
     }
   } else if constexpr (kKind == Kind::Fp8Block) {
-    const float scale = scale_of_bits(row.scale_type, chunk.scales[0]) * (256 * row.unit);
+    const float scale = scale_of_bits(w.scale_type, chunk.scales[0]) * (256 * row.unit);
     GPU_UNROLL
     for (int i = 0; i < 4; ++i) {
       const int first = 8 * part + 2 * i;

@@ -75,6 +75,8 @@ struct ResultParams {
   float alpha, limit;
   std::int32_t n_columns;  // of the product, which is twice that of results with a gate
   std::int32_t are_pairs;  // two neighbours of y can be stored at once
+  float scale;             // what sums are multiplied with
+  std::int32_t unused;
 };
 
 struct ProductParams {
@@ -103,8 +105,7 @@ struct RoundRowsParams {
   std::uint16_t* out;
   std::int64_t out_stride;
   float* scales;
-  std::int32_t cols;
-  float unit;
+  std::int32_t cols, unused;
 };
 
 // Columns [first, first + n) of a product become rows of halves, filled up as those of activations.
@@ -130,7 +131,8 @@ struct OpenedProductParams {
 // Pairs of a row and a slot by the expert that was chosen for them, in order.
 struct ListPairsParams {
   const std::int32_t* ids;      // [pair]
-  const std::uint64_t* places;  // experts that are absent there have no tiles
+  const std::uint64_t* places;  // experts that are absent there have no rows
+  std::uint64_t* places_here;   // a copy of them
   std::int32_t* pairs;          // [pair]
   std::int32_t* counts;         // [expert]
   std::int32_t* begins;         // [expert]: in `pairs`
