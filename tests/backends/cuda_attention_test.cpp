@@ -268,8 +268,10 @@ std::pair<std::vector<float>, std::vector<float>> attended(AttentionSide& side, 
   return {side.read(out), side.read(expanded)};
 }
 
-void expect_same(const Latent& t, Precision precision, double tolerance) {
+void expect_same(const Latent& t, Precision precision, double tolerance,
+                 std::size_t copies_bytes = 1 << 20) {
   AttentionSide gpu = emulated(precision), cpu = scalar();
+  static_cast<cuda::CudaBackend&>(*gpu).limit_copies(copies_bytes);
   const auto got = attended(gpu, t), want = attended(cpu, t);
   EXPECT_LT(difference(got.first, want.first), tolerance)
       << t.n_heads << " heads of " << t.kv_rank << ", " << t.n << " tokens at " << t.first
@@ -288,6 +290,11 @@ TEST(CudaLatentAttention, ExactOfEveryType) {
   }
 }
 
+TEST(CudaLatentAttention, InSegments) {
+  expect_same({3, 40, 24, 12, 20, 4, 160}, Precision::Fine, kHalves, 1);
+  expect_same({7, 40, 24, 12, 20, 70, 160, KvType::F16}, Precision::Fine, kHalves, 1);
+}
+
 // The matrices of heads are in f32, so are the products with them.
 TEST(CudaLatentAttention, OfEveryType) {
   for (const KvType type : kAllKvTypes) {
@@ -297,6 +304,8 @@ TEST(CudaLatentAttention, OfEveryType) {
     expect_same({40, 48, 16, 16, 16, 2, 100, type}, Precision::Fine, kHalves);
   }
   expect_same({18, 512, 16, 64, 16, 1, 70, KvType::F16}, Precision::Fine, kHalves);
+  expect_same({3, 100, 128, 64, 128, 20, 150, KvType::BF16}, Precision::Fine, kHalves);
+  expect_same({3, 100, 128, 64, 128, 20, 50, KvType::Q8, true}, Precision::Fine, kHalves);
 }
 
 }  // namespace

@@ -103,8 +103,6 @@ std::optional<Plan> few_tokens_plan(const gpu::AttentionParams& p, std::int64_t 
 
 }  // namespace
 
-namespace {
-
 // Attention of many tokens on tensor cores.
 struct ManyPlan {
   std::string_view kernel;
@@ -119,6 +117,8 @@ struct ManyPlan {
     return 2 * (std::int64_t{keys} * (d + values) + std::int64_t{queries} * (d + 8));
   }
 };
+
+namespace {
 
 constexpr ManyPlan kManyPlans[] = {
     {"attend_many_64", 64, 64, false, 128, 64, 3, 128},
@@ -137,7 +137,8 @@ const ManyPlan* many_tokens_plan(const gpu::AttentionParams& p, std::int64_t mos
   const bool are_halves = p.k.element == gpu::KvElement::F16 && p.v.element == gpu::KvElement::F16;
   for (const ManyPlan& plan : kManyPlans) {
     const bool fits = plan.is_staged ? p.d <= plan.d && p.d_value <= plan.values
-                                     : are_halves && p.d == plan.d && p.d_value == plan.values;
+                                     : p.k.data != nullptr && are_halves && p.d == plan.d &&
+                                           p.d_value == plan.values;
     if (fits && plan.shared_bytes() <= most_shared) return &plan;
   }
   return nullptr;
@@ -145,102 +146,105 @@ const ManyPlan* many_tokens_plan(const gpu::AttentionParams& p, std::int64_t mos
 
 }  // namespace
 
-bool CudaBackend::attend_many(const gpu::AttentionParams& op, std::int64_t capacity) {
-  const auto most_shared = static_cast<std::int64_t>(device_.most_shared_bytes()) - kStaticShared;
-  const ManyPlan* plan = op.values_are_keys ? nullptr : many_tokens_plan(op, most_shared);
-  if (plan == nullptr) return false;
+void CudaBackend::attend_many(const ManyPlan& plan, const gpu::AttentionParams& op,
+                              std::int64_t capacity, const MakeCopies& make_copies) {
   auto all = zeroed<gpu::ManyTokensParams>();
   gpu::AttentionParams& p = all.attention;
   p = op;
-  p.key_block = plan->keys;
+  p.key_block = plan.keys;
   const std::int64_t n_heads = std::int64_t{op.n_groups} * op.heads_per_group;
   const std::int64_t whole =
       pieces(capacity, gpu::kManyTokensKeys) * std::int64_t{gpu::kManyTokensKeys};
   const unsigned blocks =
-      pieces(std::int64_t{op.n} * op.heads_per_group, plan->queries) * count(op.n_groups);
+      pieces(std::int64_t{op.n} * op.heads_per_group, plan.queries) * count(op.n_groups);
 
-  // Copies of as many positions as there is memory for, and their factors.
+  // Copies of as many positions as there is memory for.
   std::int64_t segment = whole;
-  if (plan->is_staged) {
-    const std::int64_t tile_bytes =
-        op.n_groups * std::int64_t{2 * gpu::kKvTile * (plan->d + plan->values) + 8};
-    const std::int64_t most =
-        static_cast<std::int64_t>(copies_bytes_) / (4 * tile_bytes) * gpu::kManyTokensKeys;
-    segment = std::min(whole, std::max<std::int64_t>(most, gpu::kManyTokensKeys));
+  if (plan.is_staged) {
+    const std::int64_t block_bytes =
+        op.n_groups * (std::int64_t{2 * gpu::kManyTokensKeys} * (plan.d + plan.values) + 32);
+    const auto most = static_cast<std::int64_t>(copies_bytes_) / block_bytes;
+    segment = std::min(whole, std::max<std::int64_t>(most, 1) * gpu::kManyTokensKeys);
   }
-  // Few blocks share the keys, where no copies make them wait anyway.
-  const std::int64_t part_bytes = op.n * n_heads * (4 * std::int64_t{op.d_value} + 8);
-  if (segment == whole) {
+  if (segment == whole) {  // few blocks share the keys
+    const std::int64_t part_bytes = op.n * n_heads * (4 * std::int64_t{op.d_value} + 8);
     const std::int64_t idle =
-        std::int64_t{plan->blocks_per_processor} * device_.n_processors() / blocks;
-    p.n_pieces = static_cast<std::int32_t>(
-        std::clamp<std::int64_t>(std::min({idle, static_cast<std::int64_t>(kPartBytes) / part_bytes,
-                                           whole / gpu::kManyTokensKeys}),
-                                 1, 16));
+        std::int64_t{plan.blocks_per_processor} * device_.n_processors() / blocks;
+    const std::int64_t most = std::min({idle, static_cast<std::int64_t>(kPartBytes) / part_bytes,
+                                        whole / gpu::kManyTokensKeys, std::int64_t{16}});
+    p.n_pieces = static_cast<std::int32_t>(std::max<std::int64_t>(most, 1));
   }
-  const std::int64_t n_parts = p.n_pieces > 1 ? p.n_pieces : 0;
-  const std::int64_t n_sums = std::max<std::int64_t>(p.n_pieces, 1) * op.n * n_heads;
-  const std::int64_t tiles = segment / gpu::kKvTile * op.n_groups;
-  const std::int64_t key_halves = segment * op.n_groups * plan->d;
-  const std::int64_t value_halves = segment * op.n_groups * plan->values;
-  std::int64_t bytes = n_parts * op.n * n_heads * op.d_value * 4 + n_sums * 8;
-  const std::int64_t copies_at = pieces(bytes, 256) * std::int64_t{256};
-  if (plan->is_staged) bytes = copies_at + 2 * (key_halves + value_halves) + 8 * tiles;
-  const CUdeviceptr memory = scratch(Scratch::Partial, static_cast<std::size_t>(bytes));
+  const std::int64_t n_sums = p.n_pieces * std::int64_t{op.n} * n_heads;
+  const std::int64_t part_values = p.n_pieces > 1 ? n_sums * op.d_value : 0;
+  const std::int64_t n_tiles = segment / gpu::kKvTile * op.n_groups;
+  Copies copies{.d = plan.d, .values = plan.values, .segment = segment};
+  const std::int64_t key_halves = copies.halves(plan.d) * op.n_groups;
+  const std::int64_t value_halves = copies.halves(plan.values) * op.n_groups;
+  const std::int64_t copies_at = pieces(8 * n_sums + 4 * part_values, 256) * std::int64_t{256};
+  const std::int64_t copy_bytes =
+      plan.is_staged ? 2 * (key_halves + value_halves) + 8 * n_tiles : 0;
+  const CUdeviceptr memory =
+      scratch(Scratch::Partial, static_cast<std::size_t>(copies_at + copy_bytes));
   p.sums = reinterpret_cast<gpu::SoftmaxSum*>(memory);
-  if (n_parts > 0)
-    p.parts = reinterpret_cast<float*>(memory + static_cast<CUdeviceptr>(8 * n_sums));
-  auto* keys = reinterpret_cast<std::uint16_t*>(memory + static_cast<CUdeviceptr>(copies_at));
-  std::uint16_t* values = keys + key_halves;
-  auto* factors = reinterpret_cast<float*>(values + value_halves);
+  p.parts = part_values > 0
+                ? reinterpret_cast<float*>(memory + static_cast<CUdeviceptr>(8 * n_sums))
+                : nullptr;
+  if (plan.is_staged) {
+    copies.keys = reinterpret_cast<std::uint16_t*>(memory + static_cast<CUdeviceptr>(copies_at));
+    copies.value_rows = copies.keys + key_halves;
+    copies.key_factors = reinterpret_cast<float*>(copies.value_rows + value_halves);
+    copies.value_factors = copies.key_factors + n_tiles;
+    const auto place = [&](gpu::DeviceKv& kv, std::uint16_t* at, int d) {
+      kv = zeroed<gpu::DeviceKv>();
+      kv.data = reinterpret_cast<unsigned char*>(at);
+      kv.element = gpu::KvElement::F16;
+      kv.head_bytes = 2 * copies.halves(d);
+      kv.row_bytes = 2 * d;
+      kv.d = d;
+    };
+    place(p.k, copies.keys, plan.d);
+    place(p.v, copies.value_rows, plan.values);
+  }
 
   for (std::int64_t begin = 0; begin < whole; begin += segment) {
-    all.begin = static_cast<std::int32_t>(begin);
-    all.end = static_cast<std::int32_t>(std::min(begin + segment, whole));
-    if (plan->is_staged) {
-      auto stage = zeroed<gpu::StageParams>();
-      stage.positions = p.positions;
-      stage.n = p.n;
-      stage.window = p.window;
-      stage.begin = all.begin;
-      stage.end = all.end;
-      stage.factors_head = segment / gpu::kKvTile;
-      const auto copy = [&](const gpu::DeviceKv& from, int d, std::uint16_t* to, float* of_tiles) {
-        stage.from = from;
-        stage.to = to;
-        stage.to_head = segment * d;
-        stage.factors = of_tiles;
-        stage.d = d;
-        launch("stage_kv", stage,
-               {.x = pieces(all.end - all.begin, gpu::kKvTile),
-                .y = count(op.n_groups),
-                .threads = gpu::kStageThreads,
-                .shared_bytes = count(gpu::kKvTile * 4 * (from.d | 1))});
-        gpu::DeviceKv made = from;
-        made.data = reinterpret_cast<unsigned char*>(to);
-        made.element = gpu::KvElement::F16;
-        made.head_bytes = 2 * segment * d;
-        made.row_bytes = 2 * d;
-        made.d = d;
-        return made;
-      };
-      p.k = copy(op.k, plan->d, keys, factors);
-      p.v = copy(op.v, plan->values, values, factors + tiles);
-      all.key_factors = factors;
-      all.value_factors = factors + tiles;
-      all.factors_head = stage.factors_head;
+    copies.begin = all.begin = static_cast<std::int32_t>(begin);
+    copies.end = all.end = static_cast<std::int32_t>(std::min(begin + segment, whole));
+    if (plan.is_staged && make_copies(copies)) {
+      all.key_factors = copies.key_factors;
+      all.value_factors = copies.value_factors;
+      all.factors_head = segment / gpu::kKvTile;
     }
-    launch(plan->kernel, all,
+    launch(plan.kernel, all,
            {.x = blocks,
             .y = count(p.n_pieces),
-            .threads = plan->threads,
-            .shared_bytes = count(plan->shared_bytes())});
+            .threads = plan.threads,
+            .shared_bytes = count(plan.shared_bytes())});
   }
-  if (n_parts > 0)
+  if (p.parts != nullptr)
     launch(
         "merge_attention", p,
         {.x = count(op.n), .y = count(n_heads), .threads = merge_threads(op.d_value, p.n_pieces)});
-  return true;
+}
+
+void CudaBackend::stage_kv(const gpu::DeviceKv& from, const gpu::AttentionParams& op, int n_heads,
+                           const Rows16& to, std::int32_t begin, std::int32_t end) {
+  auto stage = zeroed<gpu::StageParams>();
+  stage.from = from;
+  stage.to = to.data;
+  stage.to_head = to.head_stride;
+  stage.factors = to.factors;
+  stage.factors_head = to.factors_head;
+  stage.d = to.width;
+  stage.positions = op.positions;
+  stage.n = op.n;
+  stage.window = op.window;
+  stage.begin = begin;
+  stage.end = end;
+  launch("stage_kv", stage,
+         {.x = pieces(end - begin, gpu::kKvTile),
+          .y = count(n_heads),
+          .threads = gpu::kStageThreads,
+          .shared_bytes = count(gpu::kKvTile * 4 * (from.d | 1))});
 }
 
 namespace {
@@ -269,8 +273,22 @@ std::optional<Plan> latent_plan(const gpu::AttentionParams& p, std::int64_t most
 
 void CudaBackend::attend(const gpu::AttentionParams& op, std::int64_t capacity) {
   if (op.n == 0) return;
-  if (precision_ != Precision::Exact && op.n > kFewTokens && attend_many(op, capacity)) return;
   const auto most_shared = static_cast<std::int64_t>(device_.most_shared_bytes()) - kStaticShared;
+  if (precision_ != Precision::Exact && op.n > kFewTokens && !op.values_are_keys) {
+    if (const ManyPlan* plan = many_tokens_plan(op, most_shared)) {
+      return attend_many(*plan, op, capacity, [&](const Copies& copies) {
+        const auto stage = [&](const gpu::DeviceKv& from, std::uint16_t* to, float* factors,
+                               int width) {
+          stage_kv(from, op, op.n_groups,
+                   {to, factors, copies.halves(width), copies.segment / gpu::kKvTile, width},
+                   copies.begin, copies.end);
+        };
+        stage(op.k, copies.keys, copies.key_factors, copies.d);
+        stage(op.v, copies.value_rows, copies.value_factors, copies.values);
+        return true;
+      });
+    }
+  }
   const bool is_few = op.n <= kFewTokens;
   std::optional<Plan> found;
   if (precision_ != Precision::Exact) {
@@ -358,7 +376,94 @@ void CudaBackend::latent_attention(const LatentAttentionOp& op) {
   attend(p, op.kv.shape.capacity);
 }
 
-// The absorbed form, for as many tokens at a time as there is memory for.
+bool CudaBackend::multiply_out(const ExpandedAttentionOp& op) {
+  const MlaSpec& s = *op.spec;
+  const auto most_shared = static_cast<std::int64_t>(device_.most_shared_bytes()) - kStaticShared;
+  gpu::AttentionParams p = params_of(op.q, op.positions, op.out, s.scale);
+  p.q_head = s.d_query();
+  p.out_head = s.d_value;
+  p.heads_per_group = 1;
+  p.d = p.d_first = s.d_query();
+  p.d_value = s.d_value;
+  const ManyPlan* plan = many_tokens_plan(p, most_shared);
+  if (plan == nullptr || gpu::kExpandSharedBytes > most_shared) return false;
+
+  // Some heads at a time, that their keys and values fit for many positions.
+  const unsigned tiles = pieces(op.q.rows, plan->queries);
+  const int at_once = static_cast<int>(
+      std::min<std::int64_t>(pieces(2 * device_.n_processors(), tiles), s.n_heads));
+  const int width = static_cast<int>(pieces(s.kv_rank, gpu::kExpandDepth)) * gpu::kExpandDepth;
+  const int row_width = std::max(static_cast<int>(pieces(s.d_row(), 16)) * 16, width);
+  const std::int64_t head_rows = s.d_nope + s.d_value;
+  const std::int64_t weight_halves = at_once * head_rows * width;
+
+  auto halves = zeroed<gpu::HeadHalvesParams>();
+  halves.keys = device_weight(op.keys.weight);
+  halves.values = device_weight(op.values.weight);
+  halves.key_head_rows = op.keys.head_rows;
+  halves.key_row0 = op.keys.row0;
+  halves.value_head_rows = op.values.head_rows;
+  halves.value_row0 = op.values.row0;
+  halves.keys_transposed = op.keys.transpose;
+  halves.rank = s.kv_rank;
+  halves.d_nope = s.d_nope;
+  halves.d_value = s.d_value;
+  halves.width = width;
+  for (int head = 0; head < s.n_heads; head += at_once) {
+    gpu::AttentionParams part = p;
+    part.n_groups = std::min(at_once, s.n_heads - head);
+    part.q += head * p.q_head;
+    part.out += head * p.out_head;
+    bool has_weights = false;
+    attend_many(*plan, part, op.kv.shape.capacity, [&](const Copies& copies) {
+      const std::int64_t latent_halves = copies.halves(row_width);
+      const CUdeviceptr memory = scratch(
+          Scratch::Activations, static_cast<std::size_t>(2 * (weight_halves + latent_halves) +
+                                                         4 * (copies.segment / gpu::kKvTile)));
+      halves.to = reinterpret_cast<std::uint16_t*>(memory);
+      halves.first_head = head;
+      if (!has_weights)
+        launch(
+            "decode_heads", halves,
+            {.x = count(head_rows), .y = count(part.n_groups), .threads = gpu::kHeadHalvesThreads});
+      has_weights = true;
+      std::uint16_t* latents = halves.to + weight_halves;
+      auto* factors = reinterpret_cast<float*>(latents + latent_halves);
+      stage_kv(device_kv(op.kv), part, 1, {latents, factors, 0, 0, row_width}, copies.begin,
+               copies.end);
+      auto expand = zeroed<gpu::ExpandParams>();
+      expand.latents = latents;
+      expand.latent_factors = factors;
+      expand.latents_stride = row_width;
+      expand.weights = halves.to;
+      expand.width = width;
+      expand.keys = copies.keys;
+      expand.values = copies.value_rows;
+      expand.keys_head = copies.halves(copies.d);
+      expand.values_head = copies.halves(copies.values);
+      expand.key_values = copies.d;
+      expand.value_values = copies.values;
+      expand.positions = p.positions;
+      expand.n = p.n;
+      expand.begin = copies.begin;
+      expand.end = copies.end;
+      expand.rank = s.kv_rank;
+      expand.d_nope = s.d_nope;
+      expand.d_rope = s.d_rope;
+      expand.d_value = s.d_value;
+      launch("expand_latents", expand,
+             {.x = pieces(copies.end - copies.begin, gpu::kExpandSide),
+              .y = pieces(head_rows, gpu::kExpandSide),
+              .z = count(part.n_groups),
+              .threads = gpu::kExpandThreads,
+              .shared_bytes = gpu::kExpandSharedBytes});
+      return false;
+    });
+  }
+  return true;
+}
+
+// Else in the absorbed form, for as many tokens at a time as there is memory for.
 void CudaBackend::expanded_attention(const ExpandedAttentionOp& op) {
   const MlaSpec& s = *op.spec;
   const std::int64_t wide = std::int64_t{s.n_heads} * s.kv_rank;
@@ -366,6 +471,7 @@ void CudaBackend::expanded_attention(const ExpandedAttentionOp& op) {
   const std::int64_t at_once =
       std::max<std::int64_t>(static_cast<std::int64_t>(kLatentBytes / row_bytes), 1);
   note_rows(op.q.rows);
+  if (op.q.rows == 0 || (precision_ != Precision::Exact && multiply_out(op))) return;
   for (std::int64_t first = 0; first < op.q.rows; first += at_once) {
     const std::int64_t n = std::min(at_once, op.q.rows - first);
     const CUdeviceptr memory =

@@ -63,8 +63,11 @@ struct ManyTokens {
   }
   GPU_INLINE void copy_factor(const float* from, float* to, int position, int end) const {
     const int i = thread(), at = position + i * kKvTile;
-    to[i] = at < end ? from[group * all.factors_head + (at - all.begin) / kKvTile] : 0.0f;
+    to[i] = from == nullptr ? 1.0f
+            : at < end      ? from[group * all.factors_head + (at - all.begin) / kKvTile]
+                            : 0.0f;
   }
+
   GPU_INLINE void load_queries(float* factors) {
     for (int j = 0; j < kRows * 16; ++j) {
       const Query query = query_of(p, group, first + j);
