@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "backends/cuda/cuda_backend.h"
+#include "backends/random_weight.h"
 #include "support/cuda/emulated_driver.h"
+#include "support/operands.h"
 #include "support/random.h"
 
 namespace moeflux {
@@ -293,6 +295,32 @@ TEST(CudaLatentAttention, ExactOfEveryType) {
 TEST(CudaLatentAttention, InSegments) {
   expect_same({3, 40, 24, 12, 20, 4, 160}, Precision::Fine, kHalves, 1);
   expect_same({7, 40, 24, 12, 20, 70, 160, KvType::F16}, Precision::Fine, kHalves, 1);
+}
+
+// Matrices of heads in stored formats, both ways.
+TEST(CudaHeadMatmul, EveryFormat) {
+  for (const WeightFormat& format : test::all_formats()) {
+    Random random(3);
+    const std::int64_t cols = test::fitting_cols(format, 300);
+    const test::RandomWeight stored(random, format, 3 * 40, cols);
+    const WeightView view = stored.view();
+    for (const bool transpose : {false, true}) {
+      const std::int64_t n = 6, n_in = transpose ? 33 : cols, n_out = transpose ? cols : 33;
+      const auto x = random.floats(n * 3 * n_in);
+      const auto product = [&](AttentionSide side) {
+        const View y = side.floats(std::vector<float>(static_cast<std::size_t>(n * 3 * n_out)), n);
+        side->head_matmul({.matrix = {test::operand(view), 40, 5, 33, transpose},
+                           .n_heads = 3,
+                           .x = side.floats(x, n),
+                           .x_head_stride = n_in,
+                           .y = y,
+                           .y_head_stride = n_out});
+        return side.read(y);
+      };
+      EXPECT_LT(difference(product(emulated(Precision::Exact)), product(scalar())), 1e-5)
+          << test::format_name(format) << transpose;
+    }
+  }
 }
 
 // The matrices of heads are in f32, so are the products with them.

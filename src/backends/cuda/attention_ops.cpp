@@ -520,10 +520,16 @@ void CudaBackend::head_products(const HeadMatrix& matrix, int n_heads, std::int6
   p.rows = static_cast<std::int32_t>(matrix.rows);
   p.n = static_cast<std::int32_t>(n);
   const unsigned inputs = pieces(n, gpu::kHeadInputs);
-  const unsigned outputs = matrix.transpose ? pieces(matrix.weight.cols, gpu::kWarp)
-                                            : pieces(matrix.rows, gpu::kHeadThreads / gpu::kWarp);
-  launch(matrix.transpose ? "head_columns" : "head_rows", p,
-         {.x = outputs, .y = count(n_heads), .z = inputs, .threads = gpu::kHeadThreads});
+  const std::int64_t cols = matrix.weight.cols;
+  const Grid grid = {
+      .x = matrix.transpose ? pieces(cols, gpu::kHeadColumns) : pieces(matrix.rows, gpu::kHeadRows),
+      .y = count(n_heads),
+      .z = inputs,
+      .threads = gpu::kHeadThreads,
+      .shared_bytes = matrix.transpose ? count(4 * gpu::kHeadThreads / gpu::kWarp *
+                                               gpu::kHeadInputs * gpu::kHeadColumns)
+                                       : count(4 * gpu::kHeadInputs * ((cols + 7) / 8 * 8))};
+  launch(matrix.transpose ? "head_columns" : "head_rows", p, grid);
 }
 
 void CudaBackend::head_matmul(const HeadMatmulOp& op) {

@@ -162,6 +162,7 @@ struct HeadMatmulParams {
 };
 
 inline constexpr int kHeadThreads = 256;
-inline constexpr int kHeadInputs = 8;  // rows of x at a time
+inline constexpr int kHeadInputs = 4;  // rows of x at a time
+inline constexpr int kHeadRows = 32, kHeadColumns = 256;
 
 }  // namespace moeflux::gpu
