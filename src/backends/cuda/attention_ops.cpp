@@ -111,8 +111,8 @@ struct ManyPlan {
   int queries;  // of a tile
   int keys;     // at a time
   int blocks_per_processor;
-  unsigned threads;
 
+  unsigned threads() const { return count(gpu::many_tokens_threads(d, keys)); }
   std::int64_t shared_bytes() const {
     return 2 * (std::int64_t{keys} * (d + values) + std::int64_t{queries} * (d + 8));
   }
@@ -121,15 +121,15 @@ struct ManyPlan {
 namespace {
 
 constexpr ManyPlan kManyPlans[] = {
-    {"attend_many_64", 64, 64, false, 128, 64, 3, 128},
-    {"attend_many_128", 128, 128, false, 128, 64, 2, 128},
-    {"attend_many_256", 256, 256, false, 128, 64, 1, 256},
-    {"attend_many_256_small", 256, 256, false, 64, 32, 1, 128},
-    {"attend_staged_64", 64, 64, true, 128, 64, 3, 128},
-    {"attend_staged_128", 128, 128, true, 128, 64, 2, 128},
-    {"attend_staged_192", 192, 128, true, 128, 64, 2, 128},
-    {"attend_staged_256", 256, 256, true, 128, 64, 1, 256},
-    {"attend_staged_256_small", 256, 256, true, 64, 32, 1, 128},
+    {"attend_many_64", 64, 64, false, 128, 64, 3},
+    {"attend_many_128", 128, 128, false, 128, 64, 2},
+    {"attend_many_256", 256, 256, false, 128, 64, 1},
+    {"attend_many_256_small", 256, 256, false, 64, 32, 1},
+    {"attend_staged_64", 64, 64, true, 128, 64, 3},
+    {"attend_staged_128", 128, 128, true, 128, 64, 2},
+    {"attend_staged_192", 192, 128, true, 128, 64, 2},
+    {"attend_staged_256", 256, 256, true, 128, 64, 1},
+    {"attend_staged_256_small", 256, 256, true, 64, 32, 1},
 };
 
 // Null: none takes them.
@@ -217,7 +217,7 @@ void CudaBackend::attend_many(const ManyPlan& plan, const gpu::AttentionParams& 
     launch(plan.kernel, all,
            {.x = blocks,
             .y = count(p.n_pieces),
-            .threads = plan.threads,
+            .threads = plan.threads(),
             .shared_bytes = count(plan.shared_bytes())});
   }
   if (p.parts != nullptr)

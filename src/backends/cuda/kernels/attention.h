@@ -106,6 +106,9 @@ struct ManyTokensParams {
 };
 
 inline constexpr int kManyTokensKeys = 64;
+constexpr int many_tokens_threads(int d, int keys) {
+  return d == 256 && keys == kManyTokensKeys ? 256 : 128;
+}
 
 // Copies positions [begin, end) of a cache as halves of at most 2^14 times a factor.
 struct StageParams {

@@ -99,7 +99,11 @@ struct FewTokens {
       unsigned char* to = keys + tile * few_tokens_tile_stride(kType, tile_bytes);
       for (int i = lane(); i < tile_bytes / 16; i += kWarp) {
         const int chunk = kIsHalves ? i ^ (i >> 3 & 1) : kIsF32 ? i ^ (i >> 3 & 1) << 1 : i;
-        copy_up_to_16(to + chunk * 16, from + (bytes == 0 ? 0 : tile * tile_bytes + i * 16), bytes);
+        if (bytes == 16) {
+          copy_16(to + chunk * 16, from + tile * tile_bytes + i * 16);
+        } else {
+          copy_up_to_16(to + chunk * 16, p.k.data, 0);
+        }
       }
     }
   }
