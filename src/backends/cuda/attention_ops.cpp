@@ -96,7 +96,10 @@ std::optional<Plan> few_tokens_plan(const gpu::AttentionParams& p, std::int64_t 
     plan.threads = count(warps * gpu::kWarp);
     plan.shared_bytes =
         gpu::few_tokens_query_bytes(type, most_d) + std::int64_t{warps} * memory.warp_bytes;
-    if (plan.shared_bytes <= most_shared) return plan;
+    if (plan.shared_bytes > most_shared) continue;
+    plan.blocks_per_processor =
+        std::min(plan.blocks_per_processor, static_cast<int>(most_shared / plan.shared_bytes));
+    return plan;
   }
   return {};
 }
@@ -121,11 +124,11 @@ struct ManyPlan {
 namespace {
 
 constexpr ManyPlan kManyPlans[] = {
-    {"attend_many_64", 64, 64, false, 128, 64, 3},
+    {"attend_many_64", 64, 64, false, 128, 64, 2},
     {"attend_many_128", 128, 128, false, 128, 64, 2},
     {"attend_many_256", 256, 256, false, 128, 64, 1},
     {"attend_many_256_small", 256, 256, false, 64, 32, 1},
-    {"attend_staged_64", 64, 64, true, 128, 64, 3},
+    {"attend_staged_64", 64, 64, true, 128, 64, 2},
     {"attend_staged_128", 128, 128, true, 128, 64, 2},
     {"attend_staged_192", 192, 128, true, 128, 64, 2},
     {"attend_staged_256", 256, 256, true, 128, 64, 1},
@@ -251,7 +254,7 @@ namespace {
 
 // Latents on tensor cores; none where they are too large.
 std::optional<Plan> latent_plan(const gpu::AttentionParams& p, std::int64_t most_shared) {
-  if (!p.values_are_keys || p.d_value > gpu::kUsualRank) return {};
+  if (!p.values_are_keys || p.d > gpu::kUsualLatent || p.d_value > gpu::kUsualRank) return {};
   const bool is_usual = p.d == gpu::kUsualLatent && p.d_value == gpu::kUsualRank;
   for (const int rows : {4, 1}) {
     // Never by the number of few tokens.
@@ -264,7 +267,10 @@ std::optional<Plan> latent_plan(const gpu::AttentionParams& p, std::int64_t most
     plan.blocks_per_processor = rows == 4 ? 1 : 2;
     plan.threads = gpu::kLatentThreads;
     plan.shared_bytes = gpu::latent_shared_bytes(rows, p.k);
-    if (plan.shared_bytes <= most_shared) return plan;
+    if (plan.shared_bytes > most_shared) continue;
+    plan.blocks_per_processor =
+        std::min(plan.blocks_per_processor, static_cast<int>(most_shared / plan.shared_bytes));
+    return plan;
   }
   return {};
 }

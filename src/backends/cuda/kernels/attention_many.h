@@ -84,23 +84,20 @@ struct ManyTokens {
   }
 
   GPU_INLINE void load_queries(float* factors) {
-    for (int j = 0; j < kRows * 16; ++j) {
-      const Query query = query_of(p, group, first + j);
-      float q[kD / kWarp];
-      float most = 0;
+    constexpr int kAtOnce = kD <= 64 ? 16 : 8;
+    for (int begin = 0; begin < kRows * 16; begin += kAtOnce) {
+      float q[kAtOnce][kD / kWarp];
       GPU_UNROLL
-      for (int i = 0; i < kD / kWarp; ++i) {
-        const int c = i * kWarp + lane();
-        q[i] = j < n_here && c < p.d ? query_value(p, query, c) : 0.0f;
-        most = max(most, abs(q[i]));
+      for (int k = 0; k < kAtOnce; ++k)
+        load_query(p, query_of(p, group, first + begin + k), begin + k < n_here, q[k]);
+      GPU_UNROLL
+      for (int k = 0; k < kAtOnce; ++k) {
+        const QueryScale scale = scale_of(q[k]);
+        if (lane() == 0) factors[begin + k] = scale.up * p.scale;
+        GPU_UNROLL
+        for (int i = 0; i < kD / kWarp; ++i)
+          queries[(begin + k) * kStride + i * kWarp + lane()] = to_half(q[k][i] * scale.down);
       }
-      int exponent = static_cast<int>(bits_of(warp_max(most)) >> 23 & 0xFFu);
-      exponent = exponent < 1 ? 127 : exponent > 253 ? 253 : exponent;
-      const float down = float_of(static_cast<std::uint32_t>(254 - exponent) << 23);
-      if (lane() == 0) factors[j] = float_of(static_cast<std::uint32_t>(exponent) << 23) * p.scale;
-      GPU_UNROLL
-      for (int i = 0; i < kD / kWarp; ++i)
-        queries[j * kStride + i * kWarp + lane()] = to_half(q[i] * down);
     }
     sync_warp();
     GPU_UNROLL
