@@ -106,6 +106,10 @@ class CudaBackend final : public Backend {
   void experts_of_few_rows(const ExpertsOp& op);
   // All experts of the bank that the rows chose are there.
   void experts_of_many_rows(const ExpertsOp& op);
+  // Dynamic ones: static memory takes some, and so does the device.
+  std::int64_t shared_bytes_of_block() const {
+    return static_cast<std::int64_t>(device_.most_shared_bytes()) - (8 << 10);
+  }
   // Any kind of attention that reads keys and values from a cache.
   void attend(const gpu::AttentionParams& op, std::int64_t capacity);
   // Copies of keys and values as halves, positions [begin, end) of up to `segment`.
