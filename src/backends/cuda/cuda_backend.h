@@ -24,9 +24,12 @@
 namespace moeflux::gpu {
 struct AttentionParams;
 struct ProductParams;
-}
+struct DeviceKv;
+}  // namespace moeflux::gpu
 
 namespace moeflux::cuda {
+
+struct ManyPlan;
 
 // See BackendInfo.
 std::uint64_t scratch_needed(const WidestOps& ops, int n_threads);
@@ -123,9 +126,36 @@ class CudaBackend final : public Backend {
   void pairs_of_few_rows(const ExpertsOp& op, const gpu::FoundExpert* found);
   static const std::uint64_t* place_words(const Bytes& places);
   CUdeviceptr found_memory();  // a round, and from kFoundAt on a FoundExpert for each pair
+  // Dynamic ones: static memory takes some, and so does the device.
+  std::int64_t shared_bytes_of_block() const {
+    return static_cast<std::int64_t>(device_.most_shared_bytes()) - (8 << 10);
+  }
   // Any kind of attention that reads keys and values from a cache.
   void attend(const gpu::AttentionParams& op, std::int64_t capacity);
-  bool attend_many(const gpu::AttentionParams& op, std::int64_t capacity);  // false: it cannot
+  // Copies of keys and values as halves, positions [begin, end) of up to `segment`.
+  struct Copies {
+    int d, values;  // numbers of a key and a value
+    std::int64_t segment;
+    std::uint16_t *keys = nullptr, *value_rows = nullptr;
+    float *key_factors = nullptr, *value_factors = nullptr;  // of each 16 positions
+    std::int32_t begin = 0, end = 0;
+
+    std::int64_t halves(int width) const { return segment * width; }  // of a head
+  };
+  // Makes them. False: without factors.
+  using MakeCopies = std::function<bool(const Copies& copies)>;
+  void attend_many(const ManyPlan& plan, const gpu::AttentionParams& op, std::int64_t capacity,
+                   const MakeCopies& make_copies);
+  struct Rows16 {
+    std::uint16_t* data;
+    float* factors;
+    std::int64_t head_stride, factors_head;
+    int width;
+  };
+  void stage_kv(const gpu::DeviceKv& from, const gpu::AttentionParams& op, int n_heads,
+                const Rows16& to, std::int32_t begin, std::int32_t end);
+  // Keys and values of latents on tensor cores. False: they do not take them.
+  bool multiply_out(const ExpandedAttentionOp& op);
   // Rows of heads that lie anywhere on the device.
   struct HeadRows {
     float* data;

@@ -106,6 +106,9 @@ struct ManyTokensParams {
 };
 
 inline constexpr int kManyTokensKeys = 64;
+constexpr int many_tokens_threads(int d, int keys) {
+  return d == 256 && keys == kManyTokensKeys ? 256 : 128;
+}
 
 // Copies positions [begin, end) of a cache as halves of at most 2^14 times a factor.
 struct StageParams {
@@ -122,6 +125,36 @@ struct StageParams {
 
 inline constexpr int kStageThreads = 128;
 
+// Matrices of some heads as halves: [head][d_nope rows of keys, d_value rows of values][width],
+// zeros behind `rank`.
+struct HeadHalvesParams {
+  DeviceWeight keys, values;
+  std::int64_t key_head_rows, key_row0, value_head_rows, value_row0;
+  std::uint16_t* to;
+  std::int32_t first_head;
+  std::int32_t keys_transposed;  // as HeadMatrix: rows of keys are those of queries
+  std::int32_t rank, d_nope, d_value, width;
+};
+
+inline constexpr int kHeadHalvesThreads = 128;
+
+// Keys and values of some heads and positions, multiplied out of latents.
+struct ExpandParams {
+  const std::uint16_t* latents;  // [position][latents_stride], latents and rotary keys
+  const float* latent_factors;   // [16 positions]
+  const std::uint16_t* weights;  // of HeadHalvesParams
+  std::uint16_t *keys, *values;  // as ManyTokensParams has them
+  const std::int32_t* positions;
+  std::int64_t latents_stride, keys_head, values_head;
+  std::int32_t n, begin, end;
+  std::int32_t rank, d_nope, d_rope, d_value;
+  std::int32_t width;                     // of rows of weights, a multiple of kExpandDepth
+  std::int32_t key_values, value_values;  // numbers that a key and a value take
+};
+
+inline constexpr int kExpandThreads = 256, kExpandSide = 128, kExpandDepth = 64;
+inline constexpr int kExpandSharedBytes = 2 * 2 * kExpandSide * (kExpandDepth + 8) * 2;
+
 struct HeadMatmulParams {
   DeviceWeight weight;
   const float* x;
@@ -132,6 +165,7 @@ struct HeadMatmulParams {
 };
 
 inline constexpr int kHeadThreads = 256;
-inline constexpr int kHeadInputs = 8;  // rows of x at a time
+inline constexpr int kHeadInputs = 4;  // rows of x at a time
+inline constexpr int kHeadRows = 32, kHeadColumns = 256;
 
 }  // namespace moeflux::gpu

@@ -99,7 +99,11 @@ struct FewTokens {
       unsigned char* to = keys + tile * few_tokens_tile_stride(kType, tile_bytes);
       for (int i = lane(); i < tile_bytes / 16; i += kWarp) {
         const int chunk = kIsHalves ? i ^ (i >> 3 & 1) : kIsF32 ? i ^ (i >> 3 & 1) << 1 : i;
-        copy_up_to_16(to + chunk * 16, from + (bytes == 0 ? 0 : tile * tile_bytes + i * 16), bytes);
+        if (bytes == 16) {
+          copy_16(to + chunk * 16, from + tile * tile_bytes + i * 16);
+        } else {
+          copy_up_to_16(to + chunk * 16, p.k.data, 0);
+        }
       }
     }
   }
@@ -143,34 +147,34 @@ struct FewTokens {
   // ---- queries
 
   GPU_INLINE void load_queries() const {
-    for (int j = warp(); j < kQueries; j += n_threads() / kWarp) {
-      const Query query = query_of(p, group, first + j);
-      float q[kD / kWarp];
-      float most = 0;
+    constexpr int kAtOnce = 4;  // of a warp
+    const int n_warps = n_threads() / kWarp;
+    for (int begin = warp(); begin < kQueries; begin += kAtOnce * n_warps) {
+      float q[kAtOnce][kD / kWarp];
       GPU_UNROLL
-      for (int i = 0; i < kD / kWarp; ++i) {
-        const int c = i * kWarp + lane();
-        q[i] = j < n_here && c < d() ? query_value(p, query, c) : 0.0f;
-        most = max(most, abs(q[i]));
+      for (int k = 0; k < kAtOnce; ++k) {
+        const int j = begin + k * n_warps;
+        load_query(p, query_of(p, group, first + j), j < n_here, q[k]);
       }
-      // A power of two keeps them in the range of halves.
-      int exponent = static_cast<int>(bits_of(warp_max(most)) >> 23 & 0xFFu);
-      exponent = exponent < 1 ? 127 : exponent > 253 ? 253 : exponent;
-      const float down = float_of(static_cast<std::uint32_t>(254 - exponent) << 23);
-      if (lane() == 0) factors[j] = float_of(static_cast<std::uint32_t>(exponent) << 23) * p.scale;
       GPU_UNROLL
-      for (int i = 0; i < kD / kWarp; ++i) {
-        const int c = i * kWarp + lane();
-        const int at = kIsHalves ? c : c / 16 * 16 + k_of_value(c % 16);
-        const float value = q[i] * down;
-        std::uint16_t* to = queries + j * kQueryStride + at;
-        if constexpr (kHasTwoParts) {
-          const std::uint32_t rounded = to_bfloat2(value, 0);
-          to[0] = static_cast<std::uint16_t>(rounded);
-          to[kQueries * kQueryStride] =
-              static_cast<std::uint16_t>(rest_of_bfloats(value, 0, rounded));
-        } else {
-          to[0] = to_half(value);
+      for (int k = 0; k < kAtOnce; ++k) {
+        const int j = begin + k * n_warps;
+        const QueryScale scale = scale_of(q[k]);
+        if (lane() == 0) factors[j] = scale.up * p.scale;
+        GPU_UNROLL
+        for (int i = 0; i < kD / kWarp; ++i) {
+          const int c = i * kWarp + lane();
+          const int at = kIsHalves ? c : c / 16 * 16 + k_of_value(c % 16);
+          const float value = q[k][i] * scale.down;
+          std::uint16_t* to = queries + j * kQueryStride + at;
+          if constexpr (kHasTwoParts) {
+            const std::uint32_t rounded = to_bfloat2(value, 0);
+            to[0] = static_cast<std::uint16_t>(rounded);
+            to[kQueries * kQueryStride] =
+                static_cast<std::uint16_t>(rest_of_bfloats(value, 0, rounded));
+          } else {
+            to[0] = to_half(value);
+          }
         }
       }
     }

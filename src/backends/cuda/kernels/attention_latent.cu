@@ -43,19 +43,25 @@ struct Latents {
   GPU_INLINE bool is_direct() const { return p.k.element == KvElement::F16 && p.d % 16 == 0; }
 
   GPU_INLINE void load_queries() const {
-    for (int j = warp(); j < kM; j += kLatentThreads / kWarp) {
-      const Query query = query_of(p, 0, first + j);
-      float most = 0;
-      for (int c = lane(); c < p.d; c += kWarp)
-        most = max(most, j < n_here ? abs(query_value(p, query, c)) : 0.0f);
-      int exponent = static_cast<int>(bits_of(warp_max(most)) >> 23 & 0xFFu);
-      exponent = exponent < 1 ? 127 : exponent > 253 ? 253 : exponent;
-      const float down = float_of(static_cast<std::uint32_t>(254 - exponent) << 23);
-      if (lane() == 0)
-        query_factors[j] = float_of(static_cast<std::uint32_t>(exponent) << 23) * p.scale;
-      for (int c = lane(); c < d(); c += kWarp) {
-        const bool is_there = j < n_here && c < p.d;
-        queries[j * stride() + c] = to_half(is_there ? query_value(p, query, c) * down : 0.0f);
+    constexpr int kAtOnce = kRows == 4 ? 4 : 2, kWarps = kLatentThreads / kWarp;
+    constexpr int kCount = kUsualLatent / kWarp;
+    for (int begin = warp(); begin < kM; begin += kAtOnce * kWarps) {
+      float q[kAtOnce][kCount];
+      GPU_UNROLL
+      for (int k = 0; k < kAtOnce; ++k) {
+        const int j = begin + k * kWarps;
+        load_query(p, query_of(p, 0, first + j), j < n_here, q[k]);
+      }
+      GPU_UNROLL
+      for (int k = 0; k < kAtOnce; ++k) {
+        const int j = begin + k * kWarps;
+        const QueryScale scale = scale_of(q[k]);
+        if (lane() == 0) query_factors[j] = scale.up * p.scale;
+        GPU_UNROLL
+        for (int i = 0; i < kCount; ++i) {
+          const int c = i * kWarp + lane();
+          if (kIsWhole || c < d()) queries[j * stride() + c] = to_half(q[k][i] * scale.down);
+        }
       }
     }
   }

@@ -15,6 +15,7 @@ namespace moeflux::gpu {
 // values are copies, with factors.
 template <int kD, int kValues, int kRows, int kKeys, bool kIsStaged>
 struct ManyTokens {
+  static constexpr int kThreads = many_tokens_threads(kD, kKeys);
   static constexpr int kStride = kD + 8;  // of queries, in halves
   static constexpr float kShift = 6;      // weights are at most 2^6: small ones are normal halves
   static constexpr int kKeyBytes = kKeys * kD * 2, kValueBytes = kKeys * kValues * 2;
@@ -39,50 +40,64 @@ struct ManyTokens {
 
   GPU_INLINE void copy_keys(int position, int end) const {
     constexpr int kTileChunks = 2 * kD, kChunks = kKeys / kKvTile * kTileChunks;
-    const unsigned char* from =
-        p.k.data + group * p.k.head_bytes + std::int64_t{position - all.begin} * (2 * kD);
-    for (int i = thread(); i < kChunks; i += n_threads()) {
-      const int bytes = position + i / kTileChunks * kKvTile < end ? 16 : 0;
-      copy_up_to_16(keys + (i ^ (i >> 3 & 1)) * 16, from + (bytes == 0 ? 0 : i * 16), bytes);
+    const int own = thread();
+    const unsigned char* from = p.k.data + group * p.k.head_bytes +
+                                std::int64_t{position - all.begin} * (2 * kD) + own * 16;
+    unsigned char* to = keys + (own ^ (own >> 3 & 1)) * 16;
+    if (position + kKeys <= end) {
+      GPU_UNROLL
+      for (int i = 0; i < kChunks; i += kThreads) copy_16(to + i * 16, from + i * 16);
+    } else {
+      for (int i = 0; i < kChunks; i += kThreads) {
+        const bool is_there = position + (i + own) / kTileChunks * kKvTile < end;
+        copy_up_to_16(to + i * 16, is_there ? from + i * 16 : p.k.data, is_there ? 16 : 0);
+      }
     }
-    if (kIsStaged && thread() < kKeys / kKvTile)
+    if (kIsStaged && own < kKeys / kKvTile)
       copy_factor(all.key_factors, key_factors, position, end);
   }
   GPU_INLINE void copy_values(int position, int end) const {
-    constexpr int kRowChunks = kValues / 8;
-    const unsigned char* from =
-        p.v.data + group * p.v.head_bytes + std::int64_t{position - all.begin} * (2 * kValues);
-    for (int i = thread(); i < kKeys * kRowChunks; i += n_threads()) {
-      const int row = i / kRowChunks, bytes = position + row < end ? 16 : 0;
-      const int chunk = i % kRowChunks ^ (row & 7);
-      copy_up_to_16(values + row * (2 * kValues) + chunk * 16, from + (bytes == 0 ? 0 : i * 16),
-                    bytes);
+    constexpr int kRowChunks = kValues / 8, kRowsAtOnce = kThreads / kRowChunks;
+    const int own = thread(), own_row = own / kRowChunks, chunk = own % kRowChunks;
+    const unsigned char* from = p.v.data + group * p.v.head_bytes +
+                                std::int64_t{position - all.begin} * (2 * kValues) + own * 16;
+    unsigned char* to = values + own_row * (2 * kValues);
+    const bool is_whole = position + kKeys <= end;
+    GPU_UNROLL
+    for (int row = 0; row < kKeys; row += kRowsAtOnce) {
+      unsigned char* place = to + row * (2 * kValues) + (chunk ^ ((row + own_row) & 7)) * 16;
+      if (is_whole) {
+        copy_16(place, from + row * (2 * kValues));
+      } else {
+        const bool is_there = position + row + own_row < end;
+        copy_up_to_16(place, is_there ? from + row * (2 * kValues) : p.v.data, is_there ? 16 : 0);
+      }
     }
-    if (kIsStaged && thread() < kKeys / kKvTile)
+    if (kIsStaged && own < kKeys / kKvTile)
       copy_factor(all.value_factors, value_factors, position, end);
   }
   GPU_INLINE void copy_factor(const float* from, float* to, int position, int end) const {
     const int i = thread(), at = position + i * kKvTile;
-    to[i] = at < end ? from[group * all.factors_head + (at - all.begin) / kKvTile] : 0.0f;
+    to[i] = from == nullptr ? 1.0f
+            : at < end      ? from[group * all.factors_head + (at - all.begin) / kKvTile]
+                            : 0.0f;
   }
+
   GPU_INLINE void load_queries(float* factors) {
-    for (int j = 0; j < kRows * 16; ++j) {
-      const Query query = query_of(p, group, first + j);
-      float q[kD / kWarp];
-      float most = 0;
+    constexpr int kAtOnce = kD <= 64 ? 16 : 8;
+    for (int begin = 0; begin < kRows * 16; begin += kAtOnce) {
+      float q[kAtOnce][kD / kWarp];
       GPU_UNROLL
-      for (int i = 0; i < kD / kWarp; ++i) {
-        const int c = i * kWarp + lane();
-        q[i] = j < n_here && c < p.d ? query_value(p, query, c) : 0.0f;
-        most = max(most, abs(q[i]));
+      for (int k = 0; k < kAtOnce; ++k)
+        load_query(p, query_of(p, group, first + begin + k), begin + k < n_here, q[k]);
+      GPU_UNROLL
+      for (int k = 0; k < kAtOnce; ++k) {
+        const QueryScale scale = scale_of(q[k]);
+        if (lane() == 0) factors[begin + k] = scale.up * p.scale;
+        GPU_UNROLL
+        for (int i = 0; i < kD / kWarp; ++i)
+          queries[(begin + k) * kStride + i * kWarp + lane()] = to_half(q[k][i] * scale.down);
       }
-      int exponent = static_cast<int>(bits_of(warp_max(most)) >> 23 & 0xFFu);
-      exponent = exponent < 1 ? 127 : exponent > 253 ? 253 : exponent;
-      const float down = float_of(static_cast<std::uint32_t>(254 - exponent) << 23);
-      if (lane() == 0) factors[j] = float_of(static_cast<std::uint32_t>(exponent) << 23) * p.scale;
-      GPU_UNROLL
-      for (int i = 0; i < kD / kWarp; ++i)
-        queries[j * kStride + i * kWarp + lane()] = to_half(q[i] * down);
     }
     sync_warp();
     GPU_UNROLL
@@ -304,7 +319,8 @@ GPU_INLINE void attend_many(const ManyTokensParams& all) {
   GPU_SHARED float query_factors[128];
   GPU_SHARED float factors[2 * kTiles];
   const AttentionParams& p = all.attention;
-  const int n_warps = n_threads() / kWarp, n_queries = p.n * p.heads_per_group;
+  constexpr int n_warps = Work::kThreads / kWarp;
+  const int n_queries = p.n * p.heads_per_group;
   const int group = block_x() % p.n_groups;
   const int first = (n_blocks_x() - 1 - block_x()) / p.n_groups * n_warps * kOfWarp;
   const int most = first + n_warps * kOfWarp;

@@ -7,6 +7,7 @@ namespace moeflux::gpu {
 // Blocks: tokens, heads. A thread takes four columns of every n_sharers-th part.
 GPU_KERNEL(merge_attention, AttentionParams, kMergeThreads) {
   GPU_SHARED float factors[kMostPieces];
+  GPU_SHARED float part_sums[kMostPieces];
   GPU_SHARED float memory[64];
   GPU_SHARED FloatQuad shared[kMergeThreads];
   const Query query{block_x(), block_y()};
@@ -18,7 +19,10 @@ GPU_KERNEL(merge_attention, AttentionParams, kMergeThreads) {
   float top = kNothing;
   for (int i = thread(); i < n_pieces; i += n_threads()) {
     const bool has_blocks = next_block(p, first_block, i) < n_blocks;  // else nobody wrote it
-    factors[i] = has_blocks ? p.sums[part_of(p, i, query)].max : kNothing;
+    SoftmaxSum part{kNothing, 0};
+    if (has_blocks) part = p.sums[part_of(p, i, query)];
+    factors[i] = part.max;
+    part_sums[i] = part.sum;
     top = max(top, factors[i]);
   }
   top = warp_max(top);
@@ -29,7 +33,7 @@ GPU_KERNEL(merge_attention, AttentionParams, kMergeThreads) {
   for (int i = thread(); i < n_pieces; i += n_threads()) {
     const float factor = exp2(factors[i] - top);  // 0 of what saw nothing
     factors[i] = factor;
-    if (factor > 0) sum += factor * p.sums[part_of(p, i, query)].sum;
+    sum += factor * part_sums[i];
   }
   sum = block_sum(sum, memory);
   const float factor = last_factor(p, query.head, {top, sum});

@@ -22,6 +22,31 @@ GPU_INLINE float query_value(const AttentionParams& p, const Query& query, int c
              : p.q_rest[query.token * p.rest_stride + query.head * p.rest_head + c - p.d_first];
 }
 
+// A query in the registers of a warp: value i * 32 + lane in q[i].
+template <int kCount>
+GPU_INLINE void load_query(const AttentionParams& p, const Query& query, bool is_there,
+                           float (&q)[kCount]) {
+  GPU_UNROLL
+  for (int i = 0; i < kCount; ++i) {
+    const int c = i * kWarp + lane();
+    q[i] = is_there && c < p.d ? query_value(p, query, c) : 0.0f;
+  }
+}
+// Powers of two that bring a query into the range of halves, and its scores back.
+struct QueryScale {
+  float down, up;
+};
+template <int kCount>
+GPU_INLINE QueryScale scale_of(const float (&q)[kCount]) {
+  float most = 0;
+  GPU_UNROLL
+  for (int i = 0; i < kCount; ++i) most = max(most, abs(q[i]));
+  int exponent = static_cast<int>(bits_of(warp_max(most)) >> 23 & 0xFFu);
+  exponent = exponent < 1 ? 127 : exponent > 253 ? 253 : exponent;
+  return {float_of(static_cast<std::uint32_t>(254 - exponent) << 23),
+          float_of(static_cast<std::uint32_t>(exponent) << 23)};
+}
+
 // Positions [begin, end) that tokens first to last see.
 struct Seen {
   int begin, end;

@@ -51,6 +51,39 @@ GPU_INLINE std::int64_t value_bytes(int n_chunks) {
   return steps * kWarp * (F::kDigits ? 64 : 128);
 }
 
+// A chunk of a row, of which each thread of a warp has a value.
+template <class F>
+GPU_INLINE void put_chunk(const VectorMemory& memory, int row, int chunk, float value) {
+  unsigned char* values = memory.values + row * memory.row_bytes;
+  float* scales = memory.scales + 2 * (row * memory.n_chunks + chunk);
+  const int step = chunk / kWarp, owner = chunk % kWarp;
+  if constexpr (F::kDigits) {
+    const float top = warp_max(abs(value));
+    const float unit = top / 32512.0f, per_unit = top > 0 ? 32512.0f / top : 0.0f;
+    const int digits = to_int(value * per_unit);
+    const int high = (digits + 128) >> 8, low = digits - high * 256;
+    unsigned char* begin = values + (step * 4 * kWarp + owner) * 16;
+    const int at = lane() / 16 * kWarp * 16 + lane() % 16;
+    begin[at] = static_cast<unsigned char>(high);
+    begin[at + 2 * kWarp * 16] = static_cast<unsigned char>(low);
+    const float sum = warp_sum(static_cast<float>(digits));
+    if (lane() == 0) {
+      // Not a number stays one: what it is multiplied with is 0.
+      const float all = top <= 3.4e38f ? unit : top - top;
+      scales[0] = all;
+      scales[1] = all * sum;
+    }
+  } else {
+    auto* begin = reinterpret_cast<float*>(values + (step * 8 * kWarp + owner) * 16);
+    begin[lane() / 4 * kWarp * 4 + lane() % 4] = value;
+    const float sum = warp_sum(value);
+    if (lane() == 0) {
+      scales[0] = 1;
+      scales[1] = sum;
+    }
+  }
+}
+
 template <class F>
 GPU_INLINE VectorMemory bring_activations(const float* x, std::int64_t x_stride, int n_rows,
                                           int n_cols) {
@@ -59,37 +92,23 @@ GPU_INLINE VectorMemory bring_activations(const float* x, std::int64_t x_stride,
   memory.row_bytes = value_bytes<F>(memory.n_chunks);
   memory.values = dynamic_shared();
   memory.scales = reinterpret_cast<float*>(memory.values + n_rows * memory.row_bytes);
+  constexpr int kAhead = 8;  // chunks of a warp that are on their way together
+  const int n_warps = n_threads() / kWarp;
   for (int row = 0; row < n_rows; ++row) {
-    unsigned char* values = memory.values + row * memory.row_bytes;
-    float* scales = memory.scales + 2 * row * memory.n_chunks;
-    for (int chunk = warp(); chunk < memory.n_chunks; chunk += n_threads() / kWarp) {
-      const int step = chunk / kWarp, owner = chunk % kWarp;
-      const float value = x[row * x_stride + chunk * kVectorColumns +
-                            (F::kDigits ? column_of_byte<F>(lane()) : lane())];
-      if constexpr (F::kDigits) {
-        const float top = warp_max(abs(value));
-        const float unit = top / 32512.0f, per_unit = top > 0 ? 32512.0f / top : 0.0f;
-        const int digits = to_int(value * per_unit);
-        const int high = (digits + 128) >> 8, low = digits - high * 256;
-        unsigned char* begin = values + (step * 4 * kWarp + owner) * 16;
-        const int at = lane() / 16 * kWarp * 16 + lane() % 16;
-        begin[at] = static_cast<unsigned char>(high);
-        begin[at + 2 * kWarp * 16] = static_cast<unsigned char>(low);
-        const float sum = warp_sum(static_cast<float>(digits));
-        if (lane() == 0) {
-          // Not a number stays one: what it is multiplied with is 0.
-          const float all = top <= 3.4e38f ? unit : top - top;
-          scales[2 * chunk] = all;
-          scales[2 * chunk + 1] = all * sum;
-        }
-      } else {
-        auto* begin = reinterpret_cast<float*>(values + (step * 8 * kWarp + owner) * 16);
-        begin[lane() / 4 * kWarp * 4 + lane() % 4] = value;
-        const float sum = warp_sum(value);
-        if (lane() == 0) {
-          scales[2 * chunk] = 1;
-          scales[2 * chunk + 1] = sum;
-        }
+    for (int first = warp(); first < memory.n_chunks; first += kAhead * n_warps) {
+      float of_chunks[kAhead];
+      GPU_UNROLL
+      for (int i = 0; i < kAhead; ++i) {
+        const int chunk = first + i * n_warps;
+        of_chunks[i] = chunk < memory.n_chunks
+                           ? x[row * x_stride + chunk * kVectorColumns +
+                               (F::kDigits ? column_of_byte<F>(lane()) : lane())]
+                           : 0.0f;
+      }
+      GPU_UNROLL
+      for (int i = 0; i < kAhead; ++i) {
+        if (first + i * n_warps < memory.n_chunks)
+          put_chunk<F>(memory, row, first + i * n_warps, of_chunks[i]);
       }
     }
   }
