@@ -193,9 +193,9 @@ void CudaBackend::note_rows(std::int64_t rows) {
 }
 
 void CudaBackend::flush() {
-  if (program_.empty()) return;
+  if (n_flushed_ == n_enqueued_) return;
+  n_flushed_ = n_enqueued_;  // what fails is not tried again
   program_.run(!is_wide_);
-  n_flushed_ = n_enqueued_;
   if (!is_wide_) record(moments_, n_flushed_, device_.compute());
 }
 

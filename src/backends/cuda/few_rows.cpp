@@ -69,6 +69,11 @@ std::size_t shared_bytes(Family family, std::int64_t cols) {
                                   chunks * 8);
 }
 
+// Kernels are made for one row of activations, or for kMostVectorRows.
+unsigned shared_bytes_for(std::int64_t n_rows, std::size_t bytes_per_row) {
+  return static_cast<unsigned>(bytes_per_row * (n_rows == 1 ? 1 : gpu::kMostVectorRows));
+}
+
 // Blocks for so many rows of weights, where a warp takes `rows_per_sharer` of each sharer.
 unsigned blocks_for(Family family, std::int64_t rows, std::int64_t cols, int rows_per_sharer) {
   if (family == Family::Any) return pieces(rows, gpu::kVectorWarps);
@@ -92,8 +97,7 @@ bool alike(const gpu::DeviceWeight& a, const gpu::DeviceWeight& b) {
 
 std::int64_t CudaBackend::rows_at_once(std::size_t bytes_per_row) const {
   const std::size_t room = device_.most_shared_bytes() - (9u << 10);
-  const std::size_t fit = bytes_per_row == 0 ? gpu::kMostVectorRows : room / bytes_per_row;
-  return std::clamp<std::int64_t>(static_cast<std::int64_t>(fit), 1, gpu::kMostVectorRows);
+  return gpu::kMostVectorRows * bytes_per_row <= room ? gpu::kMostVectorRows : 1;
 }
 
 void CudaBackend::matmuls(std::span<const MatmulOp> ops) {
@@ -137,7 +141,7 @@ void CudaBackend::few_rows(std::span<const MatmulOp> ops) {
       launch(kernel_name("matvec", family, n == 1 ? 1 : 4), p,
              {.x = blocks,
               .threads = gpu::kVectorThreads,
-              .shared_bytes = static_cast<unsigned>(bytes_per_row * static_cast<std::size_t>(n))});
+              .shared_bytes = shared_bytes_for(n, bytes_per_row)});
     }
   }
 }
@@ -177,7 +181,7 @@ void CudaBackend::few_rows(const FfnOp& op) {
     launch(kernel_name("gated", family, n == 1 ? 1 : 4), p,
            {.x = blocks_for(family, op.gate.rows, op.gate.cols, n == 1 ? 2 : 1),
             .threads = gpu::kVectorThreads,
-            .shared_bytes = static_cast<unsigned>(bytes_per_row * static_cast<std::size_t>(n))});
+            .shared_bytes = shared_bytes_for(n, bytes_per_row)});
   }
   const MatmulOp down{.weight = op.down,
                       .bias = op.down_bias,

@@ -1,8 +1,6 @@
 #include "backends/cuda/program.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 
 #include <xxhash.h>
@@ -16,7 +14,6 @@ constexpr std::size_t kFewestSteps = 8;  // of a list that is worth a graph
 }  // namespace
 
 Program::~Program() {
-  if (std::getenv("MOEFLUX_DEBUG_GRAPHS")) fprintf(stderr, "graphs %llu of %llu lists\n", static_cast<unsigned long long>(n_graph_launches_), static_cast<unsigned long long>(n_lists_));
   for (const Known& known : known_) forget(known);
 }
 
@@ -45,7 +42,7 @@ void Program::clear(CUdeviceptr at, std::size_t bytes) {
 void Program::issue(const Step& step) {
   const Driver& driver = device_.driver();
   CUstream stream = device_.compute();
-  std::byte* params = params_.data() + step.offset;
+  std::byte* params = running_params_.data() + step.offset;
   if (step.kind == Kind::Launch) {
     void* arguments[] = {params};
     MOEFLUX_CUDA(driver, cuLaunchKernel, step.function, step.grid.x, step.grid.y, step.grid.z,
@@ -62,7 +59,7 @@ void Program::issue(const Step& step) {
 }
 
 void Program::issue() {
-  for (const Step& step : steps_) issue(step);
+  for (const Step& step : running_) issue(step);
 }
 
 void Program::issue_timed() {
@@ -71,7 +68,7 @@ void Program::issue_timed() {
   CUevent begin = nullptr, end = nullptr;
   MOEFLUX_CUDA(driver, cuEventCreate, &begin, 0);
   MOEFLUX_CUDA(driver, cuEventCreate, &end, 0);
-  for (const Step& step : steps_) {
+  for (const Step& step : running_) {
     MOEFLUX_CUDA(driver, cuEventRecord, begin, stream);
     issue(step);
     MOEFLUX_CUDA(driver, cuEventRecord, end, stream);
@@ -96,14 +93,14 @@ void Program::issue_timed() {
 Program::Hash Program::hash() const {
   XXH3_state_t* state = XXH3_createState();
   XXH3_128bits_reset(state);
-  for (const Step& step : steps_) {
+  for (const Step& step : running_) {
     const std::uint64_t head[] = {
         static_cast<std::uint64_t>(step.kind), reinterpret_cast<std::uintptr_t>(step.function),
         std::uint64_t{step.grid.x} << 32 | step.grid.y,
         std::uint64_t{step.grid.z} << 32 | step.grid.threads, step.grid.shared_bytes};
     XXH3_128bits_update(state, head, sizeof head);
   }
-  XXH3_128bits_update(state, params_.data(), params_.size());
+  XXH3_128bits_update(state, running_params_.data(), running_params_.size());
   const XXH128_hash_t digest = XXH3_128bits_digest(state);
   XXH3_freeState(state);
   return {digest.low64, digest.high64};
@@ -130,12 +127,16 @@ CUgraphExec Program::instantiate() {
 
 void Program::run(bool as_graph) {
   if (steps_.empty()) return;
+  running_.swap(steps_);  // while it waits for kernels, others may be enqueued
+  running_params_.swap(params_);
+  steps_.clear();
+  params_.clear();
   if (times_kernels_) {
     issue_timed();
-  } else if (!as_graph || steps_.size() < kFewestSteps) {
+  } else if (!as_graph || running_.size() < kFewestSteps) {
     issue();
   } else {
-    const Hash own = hash(); ++n_lists_;
+    const Hash own = hash();
     auto found = std::find_if(known_.begin(), known_.end(),
                               [&](const Known& known) { return known.hash == own; });
     if (found == known_.end()) {
@@ -152,8 +153,6 @@ void Program::run(bool as_graph) {
       ++n_graph_launches_;
     }
   }
-  steps_.clear();
-  params_.clear();
 }
 
 }  // namespace moeflux::cuda

@@ -81,10 +81,10 @@ class Program {
   void forget(const Known& known);
 
   Device& device_;
-  std::vector<Step> steps_;
-  std::vector<std::byte> params_;
+  std::vector<Step> steps_, running_;
+  std::vector<std::byte> params_, running_params_;
   std::list<Known> known_;  // used last first
-  std::uint64_t n_graph_launches_ = 0, n_lists_ = 0;
+  std::uint64_t n_graph_launches_ = 0;
   bool times_kernels_ = false;
   std::function<void()> poll_;  // while a kernel is awaited
   std::map<std::string_view, Time> times_;

@@ -222,6 +222,26 @@ std::map<std::string, EmulatedKernel, std::less<>>& kernels() {
 
 }  // namespace
 
+namespace {
+
+// Ends where nobody may touch memory, so that a block that goes beyond its own is seen. Zero bytes
+// are unlikely results: what nobody wrote shows.
+unsigned char* shared_memory(std::size_t bytes) {
+  constexpr std::size_t kPage = 4096, kMost = 256 << 10, kAlignment = 128;
+  thread_local unsigned char* const memory = [] {
+    void* mapped = ::mmap(nullptr, kMost + kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapped == MAP_FAILED || ::mprotect(mapped, kMost, PROT_READ | PROT_WRITE) != 0)
+      throw std::runtime_error("emulated GPU: no memory for blocks");
+    return static_cast<unsigned char*>(mapped);
+  }();
+  if (bytes > kMost) throw std::logic_error("emulated GPU: a block with too much shared memory");
+  unsigned char* begin = memory + kMost - (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  std::memset(begin, 0x7F, static_cast<std::size_t>(memory + kMost - begin));
+  return begin;
+}
+
+}  // namespace
+
 RegisteredKernel::RegisteredKernel(const char* name, Body body, std::size_t params_size,
                                    int most_threads) {
   if (!kernels().emplace(name, EmulatedKernel{body, params_size, most_threads}).second)
@@ -236,10 +256,7 @@ const EmulatedKernel* find_kernel(std::string_view name) {
 void run_kernel(const EmulatedKernel& kernel, const void* params, const Grid& grid) {
   if (grid.threads <= 0 || grid.threads > kernel.most_threads || grid.threads % 32 != 0)
     throw std::logic_error("emulated GPU: a block of a size that its kernel cannot have");
-  // Zero bytes are unlikely results: what nobody wrote shows.
-  std::vector<unsigned char> shared(grid.shared_bytes + 128, 0x7F);
-  auto* begin = shared.data();
-  begin += (128 - reinterpret_cast<std::uintptr_t>(begin) % 128) % 128;
+  unsigned char* begin = shared_memory(grid.shared_bytes);
   for (int z = 0; z < grid.z; ++z) {
     for (int y = 0; y < grid.y; ++y) {
       for (int x = 0; x < grid.x; ++x) {

@@ -1,6 +1,8 @@
 // What the kernels of matvec*.cu take: products of few rows of activations.
 #pragma once
 
+#include <cstddef>
+
 #include "backends/cuda/kernels/operands.h"
 
 namespace moeflux::gpu {
@@ -8,7 +10,7 @@ namespace moeflux::gpu {
 inline constexpr int kMostJobs = 8;  // products of a launch
 inline constexpr int kVectorThreads = 256, kVectorWarps = kVectorThreads / kWarp;
 inline constexpr int kVectorColumns = 32;         // of a chunk, which a thread takes at once
-inline constexpr int kMostVectorRows = 4;         // of activations, of a launch
+inline constexpr std::size_t kMostVectorRows = 4;// of activations, of a launch
 inline constexpr int kMostVectorColumns = 16384;  // that fit the memory of a block
 
 enum class Activation : std::int32_t { Silu, Gelu, ClampedSwiglu };
