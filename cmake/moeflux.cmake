@@ -98,7 +98,7 @@ function(moeflux_test_on_device name)
   cmake_parse_arguments(ARG "" "FILTER" "" ${ARGN})
   target_sources(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests/support/on_test_device.cpp)
   set_source_files_properties(${CMAKE_SOURCE_DIR}/tests/support/on_test_device.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-  target_link_libraries(${name} PRIVATE moeflux_test_models)
+  target_link_libraries(${name} PRIVATE moeflux_test_models moeflux_emulated_cuda)
   foreach(driver host device)
     add_test(NAME ${name}.on_device.${driver} COMMAND ${name} --gtest_brief=1 --gtest_filter=${ARG_FILTER})
     set_tests_properties(${name}.on_device.${driver} PROPERTIES LABELS device TIMEOUT 900

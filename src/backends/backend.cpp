@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "backends/cpu/cpu_backend.h"
+#include "backends/cuda/cuda_backend.h"
 #include "base/error.h"
 
 namespace moeflux {
@@ -23,6 +24,15 @@ namespace {
 
 std::vector<BackendInfo>& backends() {
   static std::vector<BackendInfo> list = {
+      {.name = "cuda",
+       .what = "an NVIDIA GPU",
+       .missing = cuda::missing,
+       .scratch_needed = cuda::scratch_needed,
+       .make = [](const BackendOptions& options) -> std::unique_ptr<Backend> {
+         return cuda::make_backend(options, cuda::loaded_driver().driver);
+       },
+       .is_reached_by_host = false,
+       .free_memory = cuda::free_memory},
       {"cpu", "this machine's processors", [] { return std::string(); }, cpu::scratch_needed,
        [](const BackendOptions& options) -> std::unique_ptr<Backend> {
          return std::make_unique<cpu::CpuBackend>(options, cpu::select_kernels(options.isa));
@@ -37,12 +47,23 @@ std::span<const BackendInfo> backend_list() {
   return backends();
 }
 
+namespace {
+
+std::size_t n_added = 0;
+
+}  // namespace
+
 void add_backend(const BackendInfo& info) {
   backends().push_back(info);
+  ++n_added;
 }
 
 const BackendInfo& find_backend(std::string_view name) {
-  if (name.empty()) return backends().back();
+  if (name.empty() || name == kAutoBackend) {
+    if (n_added > 0) return backends().back();
+    for (const BackendInfo& info : backends())
+      if (info.missing().empty()) return info;
+  }
   std::string names;
   for (const BackendInfo& info : backends()) {
     if (info.name == name) return info;

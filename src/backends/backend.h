@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "backends/op.h"
 #include "base/error.h"
@@ -36,6 +37,13 @@ struct WidestOps {
   std::int64_t ffn_rows = 0, d_ff = 0;
   std::int64_t expert_rows = 0, d_expert = 0;
   std::int64_t d_query = 0, d_value = 0, d_latent = 0;  // of a head of attention
+};
+
+// What a kernel of a device has taken so far.
+struct KernelTime {
+  std::string name;
+  std::uint64_t calls = 0;
+  double seconds = 0;
 };
 
 class Backend {
@@ -74,6 +82,11 @@ class Backend {
   virtual bool done(Mark mark) = 0;
   virtual void wait(Mark mark) = 0;
   void wait_for_all() { wait(mark()); }
+
+  // Where operations are kernels of a device: times each by itself from now on, which makes all of
+  // them slower, and what they took.
+  virtual void time_kernels() {}
+  virtual std::vector<KernelTime> kernel_times() { return {}; }
 
   // Threads of the host that lend themselves: calls the body for 0 .. n - 1.
   virtual int n_threads() const = 0;
@@ -134,13 +147,17 @@ struct BackendInfo {
   std::unique_ptr<Backend> (*make)(const BackendOptions& options);  // throws Error
   // Whether experts are read straight into its memory. Else they come through pinned memory.
   bool is_reached_by_host = true;
+  // Memory of its own that is free now, less what is better left; null: it has none but the
+  // host's.
+  std::uint64_t (*free_memory)() = nullptr;
 };
 std::span<const BackendInfo> backend_list();
+inline constexpr std::string_view kAutoBackend = "auto";
 
-// Adds one of a program's own, before any is used. What was added last is the default.
+// Adds one of a program's own, before any is used. What was added last is what "auto" means.
 void add_backend(const BackendInfo& info);
-// Without a name: the default. Both throw Error(BadInput) for an unknown name, the latter for one
-// this machine cannot run, too.
+// Without a name, or "auto": what was added, else the first of the list that this machine can run.
+// Both throw Error(BadInput) for an unknown name, the latter for one this machine cannot run, too.
 const BackendInfo& find_backend(std::string_view name = {});
 std::unique_ptr<Backend> make_backend(const BackendOptions& options, std::string_view name = {});
 

@@ -38,6 +38,9 @@ struct ExpertTable {
   const Buffer* slots = nullptr;
   Bytes places;           // ExpertPlace [n_experts], in memory that operations can read
   Weight gate, up, down;  // formats and shapes; the place of an expert adds where
+  // Whether planes of codes lie at multiples of 4, and those of scales at multiples of their size,
+  // in every expert.
+  bool is_aligned = false;
 
   // An expert's matrices as operands.
   static Weight at(const Weight& shape, const Buffer* slots, const ExpertPlace::Planes& planes) {

@@ -45,6 +45,9 @@ class TimedBackend final : public Backend {
   Mark mark() override { return inner_->mark(); }
   bool done(Mark mark) override { return inner_->done(mark); }
   void wait(Mark mark) override { inner_->wait(mark); }
+  void time_kernels() override { inner_->time_kernels(); }
+  std::vector<KernelTime> kernel_times() override { return inner_->kernel_times(); }
+
   int n_threads() const override { return inner_->n_threads(); }
   void parallel_for(std::int64_t n, const std::function<void(std::int64_t)>& body) override {
     inner_->parallel_for(n, body);

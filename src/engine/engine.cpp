@@ -58,7 +58,9 @@ Engine::Engine(std::shared_ptr<const ModelSource> source, const EngineOptions& o
       model_(describe_model(*source_)),
       context_length_(session_length(options, model_.config)),
       n_checkpoints_(options.n_checkpoints),
-      budget_(memory_ceiling(options)),
+      device_(find_backend(options.device).name),
+      device_bytes_(device_ceiling(options)),
+      budget_(memory_ceiling(options) + device_bytes_),
       reader_options_(options.reader),
       precision_(options.precision),
       kv_type_(options.kv_type),
@@ -67,12 +69,22 @@ Engine::Engine(std::shared_ptr<const ModelSource> source, const EngineOptions& o
   load_text();
   auto reader = make_reader(source_->disk_paths(), options.reader);
   backend_ = std::make_unique<TimedBackend>(make_backend(
-      {.isa = options.isa, .n_threads = options.n_threads, .precision = options.precision}));
+      {.isa = options.isa, .n_threads = options.n_threads, .precision = options.precision},
+      device_));
   ExpertStore store(source_, model_.index.experts, backend_.get());
   sizes_ = measure_sizes(*source_, model_, store.classes());
   EngineOptions planned = options;
-  planned.memory_bytes = budget_.ceiling();  // what is free changes
+  planned.memory_bytes = budget_.ceiling() - device_bytes_;  // what is free changes
+  planned.device = device_;
+  planned.device_bytes = device_bytes_;
   plan_ = plan_engine(config(), sizes_, planned, reader->info().memory_bytes);
+  if (!plan_.device_fits()) {
+    fail(Errc::OutOfMemory,
+         "{}: needs at least {} of the memory of {} with a context of {} tokens, but only {} are "
+         "allowed; allow more with --vram, shorten the context with -c, or use --device cpu",
+         this->path(), format_needed_bytes(plan_.device_floor_bytes()), device_, context_length_,
+         format_bytes(plan_.device_ceiling));
+  }
   if (!plan_.fits()) {
     fail(Errc::OutOfMemory,
          "{}: needs at least {} of memory with a context of {} tokens, but only {} are allowed; "

@@ -30,7 +30,9 @@ namespace moeflux {
 struct EngineOptions {
   int n_threads = 0;                // 0: one per physical core this process may use
   std::int64_t context_length = 0;  // of a session; 0: the model's own, at most kDefaultContext
+  std::string device = {};          // the backend; empty: the best there is
   std::uint64_t memory_bytes = 0;   // ceiling for everything; 0: what is free, less a reserve
+  std::uint64_t device_bytes = 0;   // ceiling for a device's own memory; 0: what is free there
   std::int64_t max_batch = 0;       // tokens per forward pass; 0: as many as pay
   std::uint64_t other_bytes = 0;    // of the ceiling, for what the caller keeps beside the engine
   int n_sessions = 1;               // that may be alive at the same time
@@ -118,6 +120,7 @@ class Engine {
     return precision_ == Precision::Exact ? 0 : n;
   }
   KvType kv_type() const { return kv_type_; }
+  const std::string& device() const { return device_; }  // the backend's name in the registry
   const ModelSizes& sizes() const { return sizes_; }
   const ReaderOptions& reader_options() const { return reader_options_; }
   Backend& backend() { return *backend_; }
@@ -175,6 +178,8 @@ class Engine {
   ModelDescription model_;
   std::int64_t context_length_;
   int n_checkpoints_;
+  std::string device_;
+  std::uint64_t device_bytes_;  // 0: the device has no memory of its own
   MemoryBudget budget_;
   ReaderOptions reader_options_;
   Precision precision_;

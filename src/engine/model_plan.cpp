@@ -15,6 +15,12 @@ std::uint64_t memory_ceiling(const EngineOptions& options) {
   return default_ram_budget(read_memory_limits());
 }
 
+std::uint64_t device_ceiling(const EngineOptions& options) {
+  const BackendInfo& backend = find_backend(options.device);
+  if (backend.free_memory == nullptr) return 0;
+  return options.device_bytes > 0 ? options.device_bytes : backend.free_memory();
+}
+
 std::int64_t session_length(const EngineOptions& options, const ModelConfig& config) {
   const std::int64_t wanted = options.context_length > 0 ? options.context_length : kDefaultContext;
   return std::min<std::int64_t>(wanted, config.context_length);
@@ -25,7 +31,9 @@ MemoryPlan plan_engine(const ModelConfig& config, const ModelSizes& sizes,
   const int reads_at_once = options.reads_at_once.value_or(kMostReadsAtOnce);
   return plan_memory(
       config, sizes,
-      {.memory_bytes = memory_ceiling(options),
+      {.backend = &find_backend(options.device),
+       .memory_bytes = memory_ceiling(options),
+       .device_bytes = device_ceiling(options),
        .context_length = session_length(options, config),
        .kv_type = options.kv_type,
        .n_sessions = options.n_sessions,
@@ -33,7 +41,8 @@ MemoryPlan plan_engine(const ModelConfig& config, const ModelSizes& sizes,
        .max_drafts = options.max_drafts,
        .max_batch = options.max_batch,
        .reader_bytes = reader_bytes,
-       .tier_slots = find_backend().is_reached_by_host ? 0 : tier_slots(reads_at_once),
+       .tier_slots =
+           find_backend(options.device).is_reached_by_host ? 0 : tier_slots(reads_at_once),
        .n_threads = thread_count_or_default(options.n_threads),
        .other_bytes = options.other_bytes});
 }

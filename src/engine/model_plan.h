@@ -9,6 +9,8 @@ namespace moeflux {
 
 // What engine options mean for a model.
 std::uint64_t memory_ceiling(const EngineOptions& options);
+// Of the device's own memory; 0 where it has none.
+std::uint64_t device_ceiling(const EngineOptions& options);
 std::int64_t session_length(const EngineOptions& options, const ModelConfig& config);
 MemoryPlan plan_engine(const ModelConfig& config, const ModelSizes& sizes,
                        const EngineOptions& options, std::uint64_t reader_bytes);

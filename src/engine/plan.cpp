@@ -98,10 +98,23 @@ ModelSizes measure_sizes(const ModelSource& source, const ModelDescription& mode
 
 namespace {
 
+// What the ceiling leaves of the host's memory: experts that the device has no room for.
+void fill_tier(const ModelSizes& sizes, MemoryPlan& plan) {
+  const std::uint64_t used = plan.fixed_bytes();
+  if (plan.ceiling <= used) return;
+  const SlotCounts slots = slots_for(sizes.slots, plan.tier_bytes + (plan.ceiling - used));
+  const std::uint64_t bytes = bytes_of(sizes.slots, slots);
+  if (bytes <= plan.tier_bytes) return;
+  plan.tier_bytes = bytes;
+  plan.tier_slots = 0;
+  for (const std::size_t n : slots) plan.tier_slots += n;
+}
+
 MemoryPlan plan_with_batch(const ModelConfig& config, const ModelSizes& sizes,
                            const PlanOptions& options, std::int64_t max_batch) {
   MemoryPlan plan;
   plan.ceiling = options.memory_bytes;
+  plan.device_ceiling = options.device_bytes;
   plan.dense_bytes = sizes.dense_bytes;
   plan.context_bytes = static_cast<std::uint64_t>(options.n_sessions) *
                        Session::bytes_needed(config, {.max_length = options.context_length,
@@ -111,7 +124,8 @@ MemoryPlan plan_with_batch(const ModelConfig& config, const ModelSizes& sizes,
   plan.max_batch = std::min(max_batch, options.context_length * options.n_sessions);
   const PassMemory pass = measure_pass(config, plan.max_batch);
   plan.workspace_bytes = pass.workspace_bytes;
-  plan.kernel_bytes = find_backend().scratch_needed(pass.widest, options.n_threads);
+  const BackendInfo& backend = options.backend == nullptr ? find_backend() : *options.backend;
+  plan.kernel_bytes = backend.scratch_needed(pass.widest, options.n_threads);
   plan.max_drafts = options.max_drafts;
   plan.draft_bytes = static_cast<std::uint64_t>(options.n_sessions) *
                      Decoder::bytes_needed(config, plan.max_batch, options.max_drafts);
@@ -129,13 +143,16 @@ MemoryPlan plan_with_batch(const ModelConfig& config, const ModelSizes& sizes,
   plan.min_slots = std::min(std::max(options.min_slots, top_k), plan.max_slots);
   plan.floor_cache_bytes = floor_bytes(sizes.slots, plan.min_slots);
   plan.all_cache_bytes = floor_bytes(sizes.slots, plan.max_slots);
-  const std::uint64_t fixed = plan.fixed_bytes();
-  plan.floor_fixed_bytes = fixed;
-  const std::uint64_t left = plan.ceiling > fixed ? plan.ceiling - fixed : 0;
+  plan.floor_fixed_bytes = plan.fixed_bytes();
+  const std::uint64_t fixed = plan.has_device() ? plan.beside_cache_bytes() : plan.fixed_bytes();
+  const std::uint64_t ceiling = plan.has_device() ? plan.device_ceiling : plan.ceiling;
+  const std::uint64_t left = ceiling > fixed ? ceiling - fixed : 0;
   const SlotCounts slots =
       slots_for(sizes.slots, std::max(left, plan.floor_cache_bytes), plan.min_slots);
   plan.cache_bytes = bytes_of(sizes.slots, slots);
   for (const std::size_t n : slots) plan.n_slots += n;
+  plan.tier_slots = options.tier_slots * sizes.slots.size();
+  if (plan.has_device() && plan.n_slots < plan.max_slots) fill_tier(sizes, plan);
   return plan;
 }
 
@@ -143,6 +160,10 @@ MemoryPlan plan_with_batch(const ModelConfig& config, const ModelSizes& sizes,
 // anyway a small share of the memory is well spent; experts that could all be resident stay so.
 bool easily_found(const MemoryPlan& plan, const MemoryPlan& least, std::uint64_t share) {
   const bool evicts = least.n_slots == least.max_slots && plan.n_slots < plan.max_slots;
+  if (plan.has_device()) {
+    return plan.fits() && plan.device_fits() && !evicts &&
+           plan.beside_cache_bytes() - least.beside_cache_bytes() <= plan.device_ceiling / share;
+  }
   return plan.fits() && !evicts && plan.fixed_bytes() - least.fixed_bytes() <= plan.ceiling / share;
 }
 

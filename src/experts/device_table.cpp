@@ -19,6 +19,27 @@ Weight shape_of(Weight weight) {
   return weight;
 }
 
+bool is_aligned(const Weight& w) {
+  constexpr std::uint64_t kOfData = 4;
+  const auto is_at = [](std::uint64_t plane, std::uint64_t multiple) {
+    return plane == Weight::kNoPlane || plane % multiple == 0;
+  };
+  const std::uint64_t scale = dtype_size(w.format.scale_dtype);
+  const std::uint64_t bias = w.format.has_tensor_scale                ? sizeof(float)
+                             : w.format.zero == AffineZero::ZeroPoint ? 1
+                                                                      : scale;
+  return is_at(w.data, kOfData) && is_at(w.scales, scale) && is_at(w.biases, bias);
+}
+
+// Slots begin at multiples of ExpertStore::kBlock.
+bool has_aligned_experts(const ExpertStore& store, const Buffer& slots, int bank) {
+  for (int e = 0; e < store.n_experts(bank); ++e) {
+    const ExpertView view = store.view({bank, e}, slots, 0);
+    if (!is_aligned(view.gate) || !is_aligned(view.up) || !is_aligned(view.down)) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 bool DeviceTable::can_describe(const ExpertStore& store, const ExpertCache& cache) {
@@ -44,6 +65,8 @@ DeviceTable::DeviceTable(const ExpertStore& store, const ExpertCache& cache, Bac
       backend.allocate(sizeof(ExpertMailbox) + most * sizeof(std::int32_t), MemoryKind::Pinned);
   for (std::size_t i = 0; i < store.n_experts_total(); ++i) new (&places()[i]) ExpertPlace;
   new (mailbox_->host()) ExpertMailbox{};
+  for (int bank = 0; bank < store.n_banks(); ++bank)
+    is_aligned_.push_back(has_aligned_experts(store, cache.buffer(), bank));
 }
 
 ExpertMailbox& DeviceTable::box() const {
@@ -62,7 +85,8 @@ ExpertTable DeviceTable::table(int bank) const {
           .places = {places_.get(), first * sizeof(ExpertPlace), n * sizeof(ExpertPlace)},
           .gate = shape_of(shapes.gate),
           .up = shape_of(shapes.up),
-          .down = shape_of(shapes.down)};
+          .down = shape_of(shapes.down),
+          .is_aligned = is_aligned_[static_cast<std::size_t>(bank)]};
 }
 
 void DeviceTable::publish(int slot) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "backends/backend.h"
 #include "experts/expert_cache.h"
@@ -48,6 +49,7 @@ class DeviceTable {
   const ExpertStore& store_;
   const ExpertCache& cache_;
   std::unique_ptr<Buffer> places_, mailbox_;
+  std::vector<bool> is_aligned_;  // [bank]
 };
 
 }  // namespace moeflux

@@ -24,7 +24,7 @@ struct BenchArguments {
   std::optional<std::string> threads, ram;
   std::int64_t repetitions = 5, warm_up = 64, seed = 1;
   std::string output = "md";
-  bool cold = false, no_measure = false;
+  bool cold = false, no_measure = false, kernels = false;
 };
 
 std::vector<std::int64_t> numbers(const std::string& text, const char* option) {
@@ -177,6 +177,18 @@ BenchOptions bench_options(const BenchArguments& options) {
   return bench;
 }
 
+// What takes longest first.
+std::string kernel_table(std::vector<KernelTime> times) {
+  std::sort(times.begin(), times.end(),
+            [](const KernelTime& a, const KernelTime& b) { return a.seconds > b.seconds; });
+  std::string table = "| kernel | calls | ms | us a call |\n|---|---|---|---|\n";
+  for (const KernelTime& time : times) {
+    table += fmt::format("| {} | {} | {:.2f} | {:.2f} |\n", time.name, time.calls,
+                         1e3 * time.seconds, 1e6 * time.seconds / static_cast<double>(time.calls));
+  }
+  return table;
+}
+
 void bench_engine(const BenchArguments& options, const std::string& path, const ModelOptions& model,
                   std::vector<Row>& rows) {
   const BenchOptions base = bench_options(options);
@@ -186,6 +198,7 @@ void bench_engine(const BenchArguments& options, const std::string& path, const 
     throw_if_interrupted();
     options.general.detail(what);
   };
+  if (options.kernels) engine->backend().time_kernels();
   for (BenchTest& test : run_bench(*engine, bench)) {
     Row row;
     row.model = path;
@@ -205,6 +218,7 @@ void bench_engine(const BenchArguments& options, const std::string& path, const 
     row.test = std::move(test);
     rows.push_back(std::move(row));
   }
+  if (options.kernels) write_stdout(kernel_table(engine->backend().kernel_times()));
 }
 
 int run(const BenchArguments& options, const std::vector<std::string>& arguments) {
@@ -253,12 +267,14 @@ void add_bench_command(CommandLine& line) {
       .option("--warm-up", options->warm_up, "N", "single tokens beforehand (default: 64)")
       .option("--seed", options->seed, "N", "of the random tokens (default: 1)")
       .flag("--cold", options->cold, "no warm-up: the cache starts empty")
-      .flag("--no-measure", options->no_measure, "do not measure memory and drive in between");
+      .flag("--no-measure", options->no_measure, "do not measure memory and drive in between")
+      .flag("--kernels", options->kernels, "time each kernel of a GPU by itself, and slower");
   add_model_option(command, options->model);
   command.group("Model")
       .option("-c,--ctx-size", options->model.context, "N", "tokens of context (default: enough)")
       .option("-t,--threads", options->threads, "N,...", "threads (default: one per physical core)")
       .option("--ram", options->ram, "SIZE,...", "ceiling for memory (default: what is free)");
+  add_device_options(command, options->model);
   add_precision_options(command, options->model);
   add_streaming_options(command, options->model);
   command.group("Output")

@@ -21,6 +21,16 @@ constexpr std::int64_t kMaxThreads = 1024;
 
 constexpr int kMaxDrafts = 16;
 
+std::string device_name(const ModelOptions& options) {
+  if (options.device == kAutoBackend) return {};
+  std::string names;
+  for (const BackendInfo& backend : backend_list()) {
+    if (backend.name == options.device) return options.device;
+    names += fmt::format(", {}", backend.name);
+  }
+  throw UsageError(fmt::format("--device: \"{}\" is not one of auto{}", options.device, names));
+}
+
 std::uint64_t memory_limit(const ModelOptions& options) {
   return options.ram ? parse_size(*options.ram, "--ram") : 0;
 }
@@ -136,8 +146,19 @@ void add_machine_options(Command& command, ModelOptions& options) {
       .option("--ram", options.ram, "SIZE",
               "ceiling for memory, such as 6G (default: what is free)")
       .env("MOEFLUX_RAM");
+  add_device_options(command, options);
   add_precision_options(command, options);
   add_streaming_options(command, options);
+}
+
+void add_device_options(Command& command, ModelOptions& options) {
+  command.group("Model")
+      .option("--device", options.device, "NAME",
+              "what computes: cpu, cuda, or auto (a GPU where there is one)")
+      .env("MOEFLUX_DEVICE")
+      .option("--vram", options.vram, "SIZE",
+              "ceiling for memory of the GPU, such as 8G (default: what is free)")
+      .env("MOEFLUX_VRAM");
 }
 
 void add_precision_options(Command& command, ModelOptions& options) {
@@ -232,6 +253,8 @@ EngineOptions engine_options(const ModelOptions& options) {
   EngineOptions engine;
   engine.n_threads = thread_count(options);
   engine.memory_bytes = memory_limit(options);
+  if (options.vram) engine.device_bytes = parse_size(*options.vram, "--vram");
+  engine.device = device_name(options);
   if (options.context && *options.context < 1) throw UsageError("--ctx-size must be at least 1");
   if (options.batch && *options.batch < 1) throw UsageError("--batch must be at least 1");
   engine.max_batch = options.batch.value_or(0);

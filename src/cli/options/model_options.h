@@ -25,7 +25,8 @@ struct ModelOptions {
   std::optional<std::int64_t> context;
   std::optional<std::int64_t> batch;
   std::optional<std::int64_t> threads;
-  std::optional<std::string> ram;
+  std::optional<std::string> ram, vram;
+  std::string device = "auto";
   std::string precision = "fine";
   bool exact = false;  // short for precision = "exact"
   std::string kv = "f32";
@@ -42,6 +43,7 @@ void add_model_option(Command& command, ModelOptions& options);   // -m, and:
 void add_models_option(Command& command, ModelOptions& options);  // --models
 void add_machine_options(Command& command,
                          ModelOptions& options);                      // -c, -t, --ram and streaming
+void add_device_options(Command& command, ModelOptions& options);     // --device, --vram
 void add_precision_options(Command& command, ModelOptions& options);  // --precision, --kv
 void add_streaming_options(Command& command, ModelOptions& options);  // how experts are read
 void add_draft_option(Command& command, ModelOptions& options);       // --draft

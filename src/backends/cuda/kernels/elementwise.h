@@ -1,0 +1,59 @@
+// What the kernels of elementwise.cu take. Strides are in elements from one row to the next.
+#pragma once
+
+#include "backends/cuda/kernels/operands.h"
+
+namespace moeflux::gpu {
+
+struct EmbedParams {
+  DeviceWeight table;
+  const std::int32_t* tokens;
+  float* out;
+  std::int64_t out_stride;
+  float scale;
+  std::int32_t unused;
+};
+
+// sum <- sum + add first, where `add` is not null: what a layer adds to the stream, and the norm of
+// the stream.
+struct RmsNormParams {
+  const float* x;
+  const float* weight;  // null: ones
+  float* out;
+  std::int64_t x_stride, out_stride;
+  std::int32_t d;
+  float eps;
+};
+
+struct AddParams {
+  const float* x;
+  float* y;
+  const float* scale;  // null: 1
+  std::int64_t n;
+};
+
+struct BoundParams {  // clamp and softcap
+  float* x;
+  std::int64_t stride;
+  std::int32_t cols;
+  float bound;
+};
+
+struct RopeParams {
+  float* x;
+  std::int64_t stride, head_stride;
+  const std::int32_t* positions;
+  const float* inverse_frequencies;
+  std::int32_t n_heads, half, step, partner;
+  float magnitude;
+  std::int32_t unused;
+};
+
+struct StoreKvParams {
+  DeviceKv cache;
+  const float* x;
+  std::int64_t x_stride;
+  const std::int32_t* positions;
+};
+
+}  // namespace moeflux::gpu

@@ -1,0 +1,131 @@
+// Looking experts up, and products whose weights have no chunks.
+#include "backends/cuda/kernels/experts.h"
+
+#include "backends/cuda/kernels/activation.h"
+#include "backends/cuda/kernels/weights.h"
+
+GPU_CODE_BEGIN
+namespace moeflux::gpu {
+namespace {
+
+inline std::uint64_t word_of(const FindExpertsParams& p, int expert, int word) {
+  return load_volatile(p.places + std::int64_t{expert} * kWordsOfPlace + word);
+}
+inline bool is_missing(const FindExpertsParams& p, int expert) {
+  return word_of(p, expert, 0) == kNoPlane;
+}
+
+}  // namespace
+
+// One block. Waits for the host where experts are missing (backends/expert_table.h).
+GPU_KERNEL(find_experts, FindExpertsParams, 256) {
+  GPU_SHARED int n_missing;
+  while (p.mailbox != nullptr) {
+    if (thread() == 0) n_missing = 0;
+    sync();
+    for (int pair = thread(); pair < p.n_pairs; pair += n_threads())
+      if (is_missing(p, p.ids[pair])) add_atomically(&n_missing, 1);
+    sync();
+    if (n_missing == 0 || load_acquire(p.mailbox + kFailedWord) != 0) break;
+    if (thread() == 0) {
+      std::uint32_t n_needed = 0;
+      for (int pair = 0; pair < p.n_pairs; ++pair) {
+        bool is_first = true;
+        for (int before = 0; before < pair; ++before) is_first &= p.ids[before] != p.ids[pair];
+        if (is_first) p.needed[n_needed++] = p.ids[pair];
+      }
+      auto* words = const_cast<volatile std::uint32_t*>(p.mailbox);
+      words[kBankWord] = static_cast<std::uint32_t>(p.bank);
+      words[kRoundWord] = static_cast<std::uint32_t>(*p.round);
+      words[kNeededWord] = n_needed;
+      *p.round += 1;
+      const std::uint32_t ticket = load_acquire(p.mailbox) + 1;
+      store_release(p.mailbox, ticket);
+      while (load_acquire(p.mailbox + kAnsweredWord) != ticket &&
+             load_acquire(p.mailbox + kFailedWord) == 0)
+        rest();
+    }
+    sync();
+  }
+  for (int i = thread(); i < p.n_pairs * kWordsOfPlace; i += n_threads()) {
+    const std::uint64_t offset = word_of(p, p.ids[i / kWordsOfPlace], i % kWordsOfPlace);
+    p.found[i] = offset == kNoPlane ? 0 : p.slots + offset;
+  }
+  if (thread() == 0) *p.round = 0;
+}
+
+// Blocks: rows of weights (a warp each). Any format, one number at a time.
+GPU_KERNEL(matvec_any, MatvecParams, kVectorThreads) {
+  VectorJob job = p.jobs[0];
+  GPU_UNROLL
+  for (int j = 1; j < kMostJobs; ++j) {
+    if (j < p.n_jobs && block_x() >= p.jobs[j].first_block) job = p.jobs[j];
+  }
+  const int row = (block_x() - job.first_block) * kVectorWarps + warp();
+  if (row >= job.weight.rows) return;
+  for (int n = 0; n < p.n_rows; ++n) {
+    float sum = 0;
+    for (int c = lane(); c < job.weight.cols; c += kWarp)
+      sum += weight_at(job.weight, row, c) * job.x[n * job.x_stride + c];
+    sum = warp_sum(sum);
+    if (lane() == 0)
+      job.y[n * job.y_stride + row] = sum + (job.bias == nullptr ? 0.0f : job.bias[row]);
+  }
+}
+
+GPU_KERNEL(gated_any, GatedParams, kVectorThreads) {
+  const int row = block_x() * kVectorWarps + warp();
+  if (row >= p.gate.rows) return;
+  for (int n = 0; n < p.n_rows; ++n) {
+    float gate = 0, up = 0;
+    for (int c = lane(); c < p.gate.cols; c += kWarp) {
+      gate += weight_at(p.gate, row, c) * p.x[n * p.x_stride + c];
+      up += weight_at(p.up, row, c) * p.x[n * p.x_stride + c];
+    }
+    gate = warp_sum(gate) + (p.gate_bias == nullptr ? 0.0f : p.gate_bias[row]);
+    up = warp_sum(up) + (p.up_bias == nullptr ? 0.0f : p.up_bias[row]);
+    if (lane() == 0) p.y[n * p.y_stride + row] = activate(p.activation, gate, up);
+  }
+}
+
+// Blocks: rows of weights, pairs.
+GPU_KERNEL(gated_pairs_any, ExpertPairsParams, kVectorThreads) {
+  const int row = block_x() * kVectorWarps + warp(), pair = block_y();
+  const FoundExpert& found = p.found[pair];
+  if (row >= p.gate.rows || found.gate.data == nullptr) return;
+  DeviceWeight g = p.gate, u = p.up;
+  g.data = found.gate.data, g.scales = found.gate.scales, g.biases = found.gate.biases;
+  u.data = found.up.data, u.scales = found.up.scales, u.biases = found.up.biases;
+  float gate = 0, up = 0;
+  for (int c = lane(); c < g.cols; c += kWarp) {
+    const float x = p.x[pair / p.top_k * p.x_stride + c];
+    gate += weight_at(g, row, c) * x;
+    up += weight_at(u, row, c) * x;
+  }
+  gate = warp_sum(gate);
+  up = warp_sum(up);
+  if (lane() != 0) return;
+  if (p.gate_bias != nullptr) {
+    gate += p.gate_bias[std::int64_t{p.ids[pair]} * g.rows + row];
+    up += p.up_bias[std::int64_t{p.ids[pair]} * g.rows + row];
+  }
+  p.hidden[pair * p.hidden_stride + row] = activate(p.activation, gate, up);
+}
+
+GPU_KERNEL(down_pairs_any, ExpertPairsParams, kVectorThreads) {
+  const int row = block_x() * kVectorWarps + warp(), pair = block_y();
+  const FoundExpert& found = p.found[pair];
+  if (row >= p.down.rows || found.gate.data == nullptr) return;
+  DeviceWeight w = p.down;
+  w.data = found.down.data, w.scales = found.down.scales, w.biases = found.down.biases;
+  float sum = 0;
+  for (int c = lane(); c < w.cols; c += kWarp)
+    sum += weight_at(w, row, c) * p.hidden[pair * p.hidden_stride + c];
+  sum = warp_sum(sum);
+  if (lane() != 0) return;
+  if (p.down_bias != nullptr) sum += p.down_bias[std::int64_t{p.ids[pair]} * w.rows + row];
+  p.out[pair * p.out_stride + row] = sum;
+}
+
+}  // namespace moeflux::gpu
+GPU_CODE_END

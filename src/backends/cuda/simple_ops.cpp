@@ -1,0 +1,194 @@
+// Operations on rows: embedding, norms, sums, rotation, routing, linear attention.
+#include <algorithm>
+#include <cmath>
+
+#include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/kernels/delta.h"
+#include "backends/cuda/kernels/elementwise.h"
+#include "backends/cuda/kernels/router.h"
+#include "backends/cuda/launch.h"
+#include "backends/cuda/operands.h"
+#include "base/error.h"
+
+namespace moeflux::cuda {
+
+void CudaBackend::embed(const EmbedOp& op) {
+  note_rows(op.out.rows);
+  auto p = zeroed<gpu::EmbedParams>();
+  p.table = device_weight(op.table);
+  p.tokens = ints(op.tokens);
+  p.out = floats(op.out);
+  p.out_stride = op.out.stride;
+  p.scale = op.scale;
+  if (op.out.rows > 0) launch("embed", p, {.x = count(op.out.rows), .threads = 256});
+}
+
+void CudaBackend::rms_norm(const RmsNormOp& op) {
+  note_rows(op.x.rows);
+  auto p = zeroed<gpu::RmsNormParams>();
+  p.x = floats(op.x);
+  p.weight = floats(op.weight);
+  p.out = floats(op.out);
+  p.x_stride = op.x.stride;
+  p.out_stride = op.out.stride;
+  p.d = static_cast<std::int32_t>(op.x.cols);
+  p.eps = op.eps;
+  if (op.x.rows > 0)
+    launch("rms_norm", p, {.x = count(op.x.rows), .threads = threads_for(op.x.cols, 1024)});
+}
+
+void CudaBackend::add(const AddOp& op) {
+  MOEFLUX_ASSERT(op.x.is_packed() && op.y.is_packed());
+  note_rows(op.y.rows);
+  auto p = zeroed<gpu::AddParams>();
+  p.x = floats(op.x);
+  p.y = floats(op.y);
+  p.scale = floats(op.scale);
+  p.n = op.y.size();
+  if (p.n > 0) launch("add", p, {.x = pieces(p.n, 256), .threads = 256});
+}
+
+void CudaBackend::clamp(const ClampOp& op) {
+  auto p = zeroed<gpu::BoundParams>();
+  p.x = floats(op.x);
+  p.stride = op.x.stride;
+  p.cols = static_cast<std::int32_t>(op.x.cols);
+  p.bound = op.limit;
+  if (op.x.rows > 0)
+    launch("clamp", p, {.x = pieces(op.x.cols, 256), .y = count(op.x.rows), .threads = 256});
+}
+
+void CudaBackend::softcap(const SoftcapOp& op) {
+  auto p = zeroed<gpu::BoundParams>();
+  p.x = floats(op.x);
+  p.stride = op.x.stride;
+  p.cols = static_cast<std::int32_t>(op.x.cols);
+  p.bound = op.cap;
+  if (op.x.rows > 0)
+    launch("softcap", p, {.x = pieces(op.x.cols, 256), .y = count(op.x.rows), .threads = 256});
+}
+
+void CudaBackend::rope(const RopeOp& op) {
+  auto p = zeroed<gpu::RopeParams>();
+  p.x = floats(op.x);
+  p.stride = op.x.stride;
+  p.head_stride = op.head_stride;
+  p.positions = ints(op.positions);
+  p.inverse_frequencies = constants(op.rope->inv_freq);
+  p.n_heads = op.n_heads;
+  p.half = op.rope->n_rot / 2;
+  p.step = op.rope->interleaved ? 2 : 1;
+  p.partner = op.rope->interleaved ? 1 : p.half;
+  p.magnitude = op.rope->magnitude;
+  if (op.x.rows > 0 && p.half > 0) launch("rope", p, {.x = count(op.x.rows), .threads = 256});
+}
+
+void CudaBackend::store_kv(const StoreKvOp& op) {
+  const KvShape& shape = op.cache.shape;
+  auto p = zeroed<gpu::StoreKvParams>();
+  p.cache = device_kv(op.cache);
+  p.x = floats(op.x);
+  p.x_stride = op.x.stride;
+  p.positions = ints(op.positions);
+  if (op.x.rows > 0)
+    launch(
+        "store_kv", p,
+        {.x = count(op.x.rows), .y = count(shape.n_heads), .threads = threads_for(shape.d, 256)});
+}
+
+void CudaBackend::route(const RouteOp& op) {
+  MOEFLUX_ASSERT(op.ids.is_packed() && op.weights.is_packed());
+  const RouterSpec& router = *op.router;
+  if (op.logits.cols > gpu::kMostExperts || router.n_groups > gpu::kWarp)
+    fail(Errc::Unsupported,
+         "the GPU routes to at most {} experts in {} groups; this layer has {} in {}",
+         gpu::kMostExperts, gpu::kWarp, op.logits.cols, router.n_groups);
+  auto p = zeroed<gpu::RouteParams>();
+  p.logits = floats(op.logits);
+  p.stride = op.logits.stride;
+  p.correction_bias = floats(op.correction_bias);
+  p.expert_scales = floats(op.expert_scales);
+  p.ids = ints(op.ids);
+  p.weights = floats(op.weights);
+  p.n_experts = static_cast<std::int32_t>(op.logits.cols);
+  p.top_k = static_cast<std::int32_t>(op.ids.cols);
+  p.n_groups = router.n_groups;
+  p.top_groups = router.top_groups;
+  p.is_sigmoid = router.scoring == RouterScoring::Sigmoid;
+  p.scores_chosen = router.scores_chosen;
+  p.normalize = router.normalize;
+  p.scale = router.scale;
+  if (op.logits.rows > 0) launch("route", p, {.x = count(op.logits.rows), .threads = 32});
+}
+
+void CudaBackend::combine(const CombineOp& op) {
+  auto p = zeroed<gpu::CombineParams>();
+  p.experts = floats(op.experts);
+  p.weights = floats(op.weights);
+  p.shared = floats(op.shared);
+  p.shared_gate = floats(op.shared_gate);
+  p.out = floats(op.out);
+  p.experts_stride = op.experts.stride;
+  p.shared_stride = op.shared.stride;
+  p.out_stride = op.out.stride;
+  p.d = static_cast<std::int32_t>(op.out.cols);
+  p.top_k = static_cast<std::int32_t>(op.weights.cols);
+  if (op.out.rows > 0)
+    launch("combine", p, {.x = pieces(op.out.cols, 256), .y = count(op.out.rows), .threads = 256});
+}
+
+void CudaBackend::short_conv(const ShortConvOp& op) {
+  MOEFLUX_ASSERT(op.x.is_packed() && op.out.is_packed());
+  if (op.x.rows == 0) return;
+  auto p = zeroed<gpu::ConvParams>();
+  p.x = floats(op.x);
+  p.weight = floats(op.weight);
+  p.state = floats(op.state);
+  p.out = floats(op.out);
+  p.channels = static_cast<std::int32_t>(op.x.cols);
+  p.width = static_cast<std::int32_t>(op.weight.rows);
+  p.n = static_cast<std::int32_t>(op.x.rows);
+  const unsigned blocks = pieces(op.x.cols, 256);
+  launch("short_conv", p, {.x = blocks, .y = count(op.x.rows), .threads = 256});
+  launch("advance_conv", p, {.x = blocks, .threads = 256});
+}
+
+void CudaBackend::gated_delta(const GatedDeltaOp& op) {
+  const GatedDeltaSpec& s = *op.spec;
+  MOEFLUX_ASSERT(op.qkv.is_packed() && op.z.is_packed() && op.out.is_packed());
+  if (op.qkv.rows == 0) return;
+  if (s.d_key > 256)
+    fail(Errc::Unsupported, "the GPU runs the delta rule with keys of at most 256 values, not {}",
+         s.d_key);
+  auto p = zeroed<gpu::DeltaParams>();
+  p.qkv = floats(op.qkv);
+  p.z = floats(op.z);
+  p.b = floats(op.b);
+  p.a = floats(op.a);
+  p.a_log = floats(op.a_log);
+  p.dt_bias = floats(op.dt_bias);
+  p.norm = floats(op.norm);
+  p.state = floats(op.state);
+  p.out = floats(op.out);
+  p.n = static_cast<std::int32_t>(op.qkv.rows);
+  p.n_key_heads = s.n_key_heads;
+  p.n_value_heads = s.n_value_heads;
+  p.d_key = s.d_key;
+  p.d_value = s.d_value;
+  p.gate_is_silu = s.output_gate == GateActivation::Silu;
+  p.eps = op.eps;
+  p.q_scale = 1.0f / std::sqrt(static_cast<float>(s.d_key));
+  launch("prepare_delta", p,
+         {.x = count(p.n), .y = count(s.n_key_heads), .threads = threads_for(s.d_key, 128)});
+  launch(s.d_key <= 64    ? "delta_rule_64"
+         : s.d_key <= 128 ? "delta_rule_128"
+                          : "delta_rule_256",
+         p,
+         {.x = pieces(s.d_value, gpu::kDeltaColumns),
+          .y = count(s.n_value_heads),
+          .threads = gpu::kDeltaThreads});
+  launch("finish_delta", p,
+         {.x = count(p.n), .y = count(s.n_value_heads), .threads = threads_for(s.d_value, 128)});
+}
+
+}  // namespace moeflux::cuda
