@@ -27,7 +27,7 @@ packages=(
   g++ make cmake ninja-build pkg-config python3
   libfmt-dev libcli11-dev nlohmann-json3-dev libsimdjson-dev libpcre2-dev libutf8proc-dev
   libxxhash-dev liburing-dev libedit-dev libtomlplusplus-dev
-  libgtest-dev xz-utils
+  libgtest-dev xz-utils clang-19
 )
 tools=("${CXX:-c++}" cmake ninja pkg-config python3)
 headers=(

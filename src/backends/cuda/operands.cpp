@@ -39,8 +39,10 @@ gpu::Kind kind(WeightKind kind) {
       return gpu::Kind::Fp8Block;
     case WeightKind::Fp4:
       return gpu::Kind::Fp4;
+    case WeightKind::Block:
+      break;
   }
-  fail(Errc::Unsupported, "the GPU does not run this format of weights");
+  fail(Errc::Unsupported, "the GPU does not run weights in blocks of GGUF yet; use --device cpu");
 }
 
 }  // namespace

@@ -176,6 +176,7 @@ void CudaBackend::gated_delta(const GatedDeltaOp& op) {
   p.d_key = s.d_key;
   p.d_value = s.d_value;
   p.gate_is_silu = s.output_gate == GateActivation::Silu;
+  p.heads_alternate = s.heads_alternate;
   p.eps = op.eps;
   p.q_scale = 1.0f / std::sqrt(static_cast<float>(s.d_key));
   launch("prepare_delta", p,

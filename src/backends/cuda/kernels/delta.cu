@@ -68,7 +68,8 @@ GPU_KERNEL(prepare_delta, DeltaParams, 128) {
 template <int kRows>
 GPU_INLINE void delta_columns(const DeltaParams& p) {
   constexpr int kSharers = kDeltaThreads / kDeltaColumns;
-  const int head = block_y(), key_head = head / (p.n_value_heads / p.n_key_heads);
+  const int head = block_y(), sharers = p.n_value_heads / p.n_key_heads;
+  const int key_head = p.heads_alternate ? head % p.n_key_heads : head / sharers;
   const int part = thread() % kSharers, column = block_x() * kDeltaColumns + thread() / kSharers;
   const bool is_there = column < p.d_value;
   const int conv_dim = 2 * p.n_key_heads * p.d_key + p.n_value_heads * p.d_value;

@@ -24,6 +24,7 @@ struct DeltaParams {
   float* state;  // [n_value_heads][d_key][d_value]
   float* out;    // [n][n_value_heads * d_value]
   std::int32_t n, n_key_heads, n_value_heads, d_key, d_value, gate_is_silu;
+  std::int32_t heads_alternate, unused;
   float eps, q_scale;
 };
 
