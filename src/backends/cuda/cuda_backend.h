@@ -121,6 +121,7 @@ class CudaBackend final : public Backend {
   // `places` is an ExpertPlace for each expert of the bank, as words. Pairs whose expert is missing
   // there are left out: their rows of `out` are not written.
   void experts_of_many_rows(const ExpertsOp& op, const std::uint64_t* places);
+  void experts_that_are_there(const ExpertsOp& op, const std::uint64_t* places);
   void experts_in_rounds(const ExpertsOp& op);
   void find_experts(const ExpertsOp& op, const std::uint64_t* places, bool asks);
   void pairs_of_few_rows(const ExpertsOp& op, const gpu::FoundExpert* found);

@@ -48,6 +48,7 @@ std::uint64_t expert_bytes(const ExpertTable& table) {
 void CudaBackend::experts(const ExpertsOp& op) {
   if (op.h.rows == 0) return;
   note_rows(op.h.rows);
+  if (op.mailbox.empty()) return experts_that_are_there(op, place_words(op.table.places));
   const auto n_pairs = static_cast<std::uint64_t>(op.ids.size());
   // Slots of other sizes share the buffer, and some hold what is on its way.
   const bool surely_fit = 4 * n_pairs * expert_bytes(op.table) <= op.table.slots->bytes();
@@ -56,8 +57,13 @@ void CudaBackend::experts(const ExpertsOp& op) {
   const bool all_there = std::none_of(places, places + op.spec->n_experts,
                                       [](const ExpertPlace& place) { return place.missing(); });
   if (!all_there) return experts_in_rounds(op);
-  op.h.rows <= kFewRows ? experts_of_few_rows(op)
-                        : experts_of_many_rows(op, place_words(op.table.places));
+  experts_that_are_there(op, place_words(op.table.places));
+}
+
+void CudaBackend::experts_that_are_there(const ExpertsOp& op, const std::uint64_t* places) {
+  if (op.h.rows > kFewRows) return experts_of_many_rows(op, places);
+  find_experts(op, places, false);
+  pairs_of_few_rows(op, reinterpret_cast<const gpu::FoundExpert*>(found_memory() + kFoundAt));
 }
 
 const std::uint64_t* CudaBackend::place_words(const Bytes& places) {
@@ -132,12 +138,7 @@ void CudaBackend::experts_in_rounds(const ExpertsOp& op) {
         round_places_ = allocate(bytes, MemoryKind::Device, Backing::Touched);
       const Bytes run{round_places_.get(), 0, bytes};
       upload(std::as_bytes(std::span(chosen)), run);
-      if (op.h.rows <= kFewRows) {
-        find_experts(op, place_words(run), false);
-        pairs_of_few_rows(op, reinterpret_cast<const gpu::FoundExpert*>(found_memory() + kFoundAt));
-      } else {
-        experts_of_many_rows(op, place_words(run));
-      }
+      experts_that_are_there(op, place_words(run));
       wait_for_all();  // once answered, these slots may be given to others
     }
     needed = missing;

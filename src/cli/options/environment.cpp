@@ -42,6 +42,8 @@ std::vector<EnvironmentVariable> environment_variables() {
       {"MOEFLUX_MODEL", "the model to use when a command names none", variable("MOEFLUX_MODEL")},
       {"MOEFLUX_MODELS", "directory of models that are called by name", variable("MOEFLUX_MODELS")},
       {"MOEFLUX_RAM", "ceiling for memory, as --ram", variable("MOEFLUX_RAM")},
+      {"MOEFLUX_DEVICE", "what computes, as --device", variable("MOEFLUX_DEVICE")},
+      {"MOEFLUX_VRAM", "ceiling for memory of the GPU, as --vram", variable("MOEFLUX_VRAM")},
       {"MOEFLUX_THREADS", "threads to compute with, as --threads", variable("MOEFLUX_THREADS")},
       {"MOEFLUX_CPU_ISA", "force kernels: scalar, avx2, avx512vnni, ...", values.isa},
       {"MOEFLUX_API_KEY", "the key serve asks for and chat gives, as --api-key",

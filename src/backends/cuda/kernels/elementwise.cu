@@ -107,8 +107,9 @@ GPU_KERNEL(store_kv, StoreKvParams, 256) {
       if (c < kv.d)
         begin[at] = static_cast<unsigned char>(is_finite && unit > 0 ? to_int(value / unit) : 0);
       if (lane() == 0) {
-        auto* scales = reinterpret_cast<std::uint16_t*>(begin + kv.d * step);
-        scales[first / kWarp * step + lane_in_tile] = static_cast<std::uint16_t>(scale);
+        unsigned char* to = begin + kv.d * step + 2 * (first / kWarp * step + lane_in_tile);
+        to[0] = static_cast<unsigned char>(scale);  // of an odd number of values, at odd addresses
+        to[1] = static_cast<unsigned char>(scale >> 8);
       }
     } else if (c < kv.d) {
       if (kv.element == KvElement::F32)

@@ -23,7 +23,8 @@ GPU_INLINE void load_eight(const DeviceWeight& w, int row, int column, float (&o
 // Those at the end and behind are zero.
 GPU_INLINE void eight_weights(const DeviceWeight& w, int row, int column, float (&out)[8]) {
   const bool has_scales = w.kind == Kind::Affine || w.kind == Kind::Fp8Block || w.kind == Kind::Fp4;
-  if (column + 8 <= w.cols && (!has_scales || w.group % 8 == 0)) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(w.data) + row * w.row_bytes;
+  if (begin % 4 == 0 && column + 8 <= w.cols && (!has_scales || w.group % 8 == 0)) {
     switch (w.kind) {
       case Kind::F32:
         return load_eight<Kind::F32, 32>(w, row, column, out);
