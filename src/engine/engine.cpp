@@ -200,6 +200,7 @@ void Engine::resize_cache() {
   if (decision.action == MemoryAction::Shrink) {
     experts_->set_capacity(bytes - std::min(bytes, decision.bytes));
     ++resizes_.shrunk;
+    resizes_.last_cause = decision.cause;
   } else {
     // Whole slots, or a small step would never make room for one.
     experts_->set_capacity(bytes + std::max(decision.bytes, plan_.slot_bytes));

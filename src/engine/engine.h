@@ -59,6 +59,7 @@ inline constexpr std::int64_t kDefaultContext = 16384;
 // What pressure on memory did to the cache.
 struct CacheResizes {
   int shrunk = 0, grown = 0;
+  MemoryCause last_cause = MemoryCause::None;
 };
 
 // The usage profile of one model across runs: read when it is opened, told of every request, saved
