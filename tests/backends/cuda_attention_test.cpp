@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "backends/cuda/cuda_backend.h"
+#include "backends/cuda_support.h"
 #include "backends/random_weight.h"
 #include "support/cuda/emulated_driver.h"
 #include "support/operands.h"
@@ -320,7 +321,7 @@ TEST(CudaLatentAttention, InSegments) {
 
 // Matrices of heads in stored formats, both ways.
 TEST(CudaHeadMatmul, EveryFormat) {
-  for (const WeightFormat& format : test::all_formats()) {
+  for (const WeightFormat& format : test::cuda_formats()) {
     Random random(3);
     const std::int64_t cols = test::fitting_cols(format, 300);
     const test::RandomWeight stored(random, format, 3 * 40, cols);

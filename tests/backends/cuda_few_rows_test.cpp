@@ -92,7 +92,7 @@ TEST_P(CudaFewRows, FeedForwards) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, CudaFewRows, testing::ValuesIn(test::all_formats()),
+INSTANTIATE_TEST_SUITE_P(Formats, CudaFewRows, testing::ValuesIn(test::cuda_formats()),
                          [](const auto& format) { return test::format_name(format.param); });
 
 }  // namespace

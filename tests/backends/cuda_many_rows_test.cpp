@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "backends/cuda/cuda_backend.h"
+#include "backends/cuda_support.h"
 #include "backends/random_weight.h"
 #include "support/cuda/emulated_driver.h"
 #include "support/random.h"
@@ -178,7 +179,7 @@ TEST_P(ManyRows, ProductsAreThoseOfTheValues) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, ManyRows, testing::ValuesIn(test::all_formats()),
+INSTANTIATE_TEST_SUITE_P(Formats, ManyRows, testing::ValuesIn(test::cuda_formats()),
                          [](const auto& one) { return test::format_name(one.param); });
 
 const WeightFormat kFourBits{
@@ -369,7 +370,7 @@ TEST(VeryManyRows, FeedForwardsAreThoseOfTheValues) {
   EXPECT_LT(difference.relative(), 2 * gpu.tolerance);
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, ManyRowsOfFfn, testing::ValuesIn(test::all_formats()),
+INSTANTIATE_TEST_SUITE_P(Formats, ManyRowsOfFfn, testing::ValuesIn(test::cuda_formats()),
                          [](const auto& one) { return test::format_name(one.param); });
 
 // What was rounded for one product serves the next one, but never after x has changed.

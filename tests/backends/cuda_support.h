@@ -9,9 +9,17 @@
 #include <vector>
 
 #include "backends/cuda/cuda_backend.h"
+#include "backends/random_weight.h"
 #include "support/cuda/emulated_driver.h"
 
 namespace moeflux::test {
+
+// What the GPU runs.
+inline std::vector<WeightFormat> cuda_formats() {
+  std::vector<WeightFormat> formats = all_formats();
+  std::erase_if(formats, [](const WeightFormat& f) { return f.kind == WeightKind::Block; });
+  return formats;
+}
 
 class CudaAndCpu {
  public:

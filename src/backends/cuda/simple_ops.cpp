@@ -118,6 +118,7 @@ void CudaBackend::route(const RouteOp& op) {
   p.scores_chosen = router.scores_chosen;
   p.normalize = router.normalize;
   p.scale = router.scale;
+  p.is_exact = precision_ == Precision::Exact;
   if (op.logits.rows > 0) launch("route", p, {.x = count(op.logits.rows), .threads = 32});
 }
 

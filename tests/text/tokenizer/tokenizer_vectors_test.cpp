@@ -60,24 +60,24 @@ Tokenizer small_tokenizer(const std::string& name) {
 }
 
 // One small vocabulary for every way that released ones split text.
-struct Kind {
+struct VectorSet {
   const char* name;
   int n_texts;
 };
 
-class SmallTokenizerKinds : public testing::TestWithParam<Kind> {};
+class SmallTokenizerKinds : public testing::TestWithParam<VectorSet> {};
 
 TEST_P(SmallTokenizerKinds, AllVectorsAgree) {
   check_vectors(small_tokenizer(GetParam().name), vectors_of(GetParam().name), GetParam().n_texts);
 }
 
 INSTANTIATE_TEST_SUITE_P(Text, SmallTokenizerKinds,
-                         testing::Values(Kind{"gpt2", 400}, Kind{"llama3", 400}, Kind{"qwen", 400},
-                                         Kind{"kimi", 400}, Kind{"deepseek", 400},
-                                         Kind{"spm_words", 400}, Kind{"gpt4o", 2000},
-                                         Kind{"glm", 2000}, Kind{"minimax", 2000},
-                                         Kind{"neox", 2000}, Kind{"spm_prepend", 2000},
-                                         Kind{"spm_metaspace", 2000}, Kind{"spm_replace", 2000}),
+                         testing::Values(VectorSet{"gpt2", 400}, VectorSet{"llama3", 400}, VectorSet{"qwen", 400},
+                                         VectorSet{"kimi", 400}, VectorSet{"deepseek", 400},
+                                         VectorSet{"spm_words", 400}, VectorSet{"gpt4o", 2000},
+                                         VectorSet{"glm", 2000}, VectorSet{"minimax", 2000},
+                                         VectorSet{"neox", 2000}, VectorSet{"spm_prepend", 2000},
+                                         VectorSet{"spm_metaspace", 2000}, VectorSet{"spm_replace", 2000}),
                          [](const auto& test) { return std::string(test.param.name); });
 
 // The files of flash-moe are read with the split rule and the normal form of Qwen.

@@ -9,9 +9,9 @@ namespace moeflux::gpu {
 
 inline constexpr int kMostJobs = 8;  // products of a launch
 inline constexpr int kVectorThreads = 256, kVectorWarps = kVectorThreads / kWarp;
-inline constexpr int kVectorColumns = 32;         // of a chunk, which a thread takes at once
-inline constexpr std::size_t kMostVectorRows = 4;// of activations, of a launch
-inline constexpr int kMostVectorColumns = 16384;  // that fit the memory of a block
+inline constexpr int kVectorColumns = 32;          // of a chunk, which a thread takes at once
+inline constexpr std::size_t kMostVectorRows = 4;  // of activations, of a launch
+inline constexpr int kMostVectorColumns = 16384;   // that fit the memory of a block
 
 enum class Activation : std::int32_t { Silu, Gelu, ClampedSwiglu };
 

@@ -23,7 +23,8 @@ inline int largest(float value, int index) {
   return index;
 }
 
-inline float score(bool is_sigmoid, float logit, float top) {
+inline float score(bool is_exact, bool is_sigmoid, float logit, float top) {
+  if (!is_exact) return is_sigmoid ? sigmoid(logit) : exp(logit - top);
   return is_sigmoid ? portable::sigmoid(logit) : portable::exp(logit - top);
 }
 
@@ -40,7 +41,7 @@ GPU_KERNEL(route, RouteParams, 32) {
   top = warp_max(top);
   float sum = 0;
   for (int e = lane(); e < n; e += kWarp) {
-    const float s = p.scores_chosen ? logits[e] : score(p.is_sigmoid, logits[e], top);
+    const float s = p.scores_chosen ? logits[e] : score(p.is_exact, p.is_sigmoid, logits[e], top);
     scores[e] = s;
     sum += s;
   }
@@ -106,7 +107,7 @@ GPU_KERNEL(route, RouteParams, 32) {
     float most = weights[0], all = 0;
     for (int slot = 1; slot < p.top_k; ++slot) most = max(most, weights[slot]);
     for (int slot = 0; slot < p.top_k; ++slot)
-      all += weights[slot] = score(p.is_sigmoid, weights[slot], most);
+      all += weights[slot] = score(p.is_exact, p.is_sigmoid, weights[slot], most);
     if (!p.is_sigmoid)
       for (int slot = 0; slot < p.top_k; ++slot) weights[slot] /= all;
   }

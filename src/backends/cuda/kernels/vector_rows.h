@@ -84,6 +84,75 @@ GPU_INLINE void put_chunk(const VectorMemory& memory, int row, int chunk, float 
   }
 }
 
+// Digits of four numbers as bytes.
+GPU_INLINE std::uint32_t pack_bytes(int a, int b, int c, int d) {
+  return (static_cast<std::uint32_t>(a) & 0xFFu) | (static_cast<std::uint32_t>(b) & 0xFFu) << 8 |
+         (static_cast<std::uint32_t>(c) & 0xFFu) << 16 | static_cast<std::uint32_t>(d) << 24;
+}
+
+// A row as digits for codes of 4 or 8 bits: a thread takes eight columns, four threads a chunk.
+template <class F>
+GPU_INLINE void put_row(const VectorMemory& memory, int row, const float* x) {
+  static_assert(F::kShifts && (F::kBits == 4 || F::kBits == 8));
+  const int n_eights = memory.n_chunks * 4;
+  const bool is_aligned = reinterpret_cast<std::uintptr_t>(x) % 16 == 0;
+  for (int base = warp() * kWarp; base < n_eights; base += n_threads()) {
+    const int eight = base + lane();
+    float values[8] = {};
+    if (eight < n_eights) {
+      if (is_aligned) {
+        const auto* quads = reinterpret_cast<const FloatQuad*>(x) + 2 * eight;
+        const FloatQuad a = quads[0], b = quads[1];
+        values[0] = a.x, values[1] = a.y, values[2] = a.z, values[3] = a.w;
+        values[4] = b.x, values[5] = b.y, values[6] = b.z, values[7] = b.w;
+      } else {
+        GPU_UNROLL
+        for (int i = 0; i < 8; ++i) values[i] = x[8 * eight + i];
+      }
+    }
+    float top = 0;
+    bool is_finite = true;
+    GPU_UNROLL
+    for (int i = 0; i < 8; ++i) {
+      top = max(top, abs(values[i]));
+      is_finite = is_finite && abs(values[i]) <= 3.4e38f;
+    }
+    if (!is_finite) top = float_of(0x7F800000u);
+    top = max(top, shuffle_xor(top, 1));
+    top = max(top, shuffle_xor(top, 2));
+    const float per_unit = top > 0 ? 32512.0f / top : 0.0f;
+    int high[8], low[8], sum = 0;
+    GPU_UNROLL
+    for (int i = 0; i < 8; ++i) {
+      const int digits = to_int(values[i] * per_unit);
+      high[i] = (digits + 128) >> 8;
+      low[i] = digits - high[i] * 256;
+      sum += digits;
+    }
+    sum += shuffle_xor(sum, 1);
+    sum += shuffle_xor(sum, 2);
+    if (eight >= n_eights) continue;
+    const int chunk = eight / 4, part = eight % 4, step = chunk / kWarp, owner = chunk % kWarp;
+    unsigned char* to = memory.values + row * memory.row_bytes + (step * 4 * kWarp + owner) * 16 +
+                        part / 2 * kWarp * 16 + part % 2 * 8;
+    constexpr int kNext = F::kBits == 4 ? 2 : 1;  // from one byte of an operand to the next
+    constexpr int kSecond = F::kBits == 4 ? 1 : 4;
+    const auto pair = [&](const int(&digits)[8]) GPU_LAMBDA {
+      return Pair{pack_bytes(digits[0], digits[kNext], digits[2 * kNext], digits[3 * kNext]),
+                  pack_bytes(digits[kSecond], digits[kSecond + kNext], digits[kSecond + 2 * kNext],
+                             digits[kSecond + 3 * kNext])};
+    };
+    *reinterpret_cast<Pair*>(to) = pair(high);
+    *reinterpret_cast<Pair*>(to + 2 * kWarp * 16) = pair(low);
+    if (part != 0) continue;
+    // Not a number stays one: what it is multiplied with is 0.
+    const float unit = top <= 3.4e38f ? top / 32512.0f : top - top;
+    float* scales = memory.scales + 2 * (row * memory.n_chunks + chunk);
+    scales[0] = unit;
+    scales[1] = unit * static_cast<float>(sum);
+  }
+}
+
 template <class F>
 GPU_INLINE VectorMemory bring_activations(const float* x, std::int64_t x_stride, int n_rows,
                                           int n_cols) {
@@ -92,6 +161,10 @@ GPU_INLINE VectorMemory bring_activations(const float* x, std::int64_t x_stride,
   memory.row_bytes = value_bytes<F>(memory.n_chunks);
   memory.values = dynamic_shared();
   memory.scales = reinterpret_cast<float*>(memory.values + n_rows * memory.row_bytes);
+  if constexpr (F::kDigits && F::kShifts && F::kBits >= 4) {
+    for (int row = 0; row < n_rows; ++row) put_row<F>(memory, row, x + row * x_stride);
+    return memory;
+  }
   constexpr int kAhead = 8;  // chunks of a warp that are on their way together
   const int n_warps = n_threads() / kWarp;
   for (int row = 0; row < n_rows; ++row) {

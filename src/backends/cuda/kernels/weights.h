@@ -141,10 +141,15 @@ inline float load_aligned_scale(const unsigned char* plane, ScaleType type, std:
   return type == ScaleType::F16 ? from_half(half) : from_bfloat(half);
 }
 // scale_at() for planes that are aligned (is_aligned() in few_rows.cpp).
+inline int group_of(const DeviceWeight& w, int col) {  // a division takes many times as long
+  if (w.group == 64) return col >> 6;
+  if (w.group == 32) return col >> 5;
+  return w.group == 128 ? col >> 7 : col / w.group;
+}
 template <Kind kKind>
 inline ScaleAndOffset aligned_scale_at(const DeviceWeight& w, int row, int col) {
   if constexpr (kKind == Kind::Affine) {
-    const std::int64_t index = std::int64_t{row} * w.scales_per_row + col / w.group;
+    const std::int64_t index = std::int64_t{row} * w.scales_per_row + group_of(w, col);
     const float scale = load_aligned_scale(w.scales, w.scale_type, index);
     if (w.zero == Zero::Bias) return {scale, load_aligned_scale(w.biases, w.scale_type, index)};
     const int zero = w.zero == Zero::MidCode ? 1 << (w.bits - 1) : w.biases[index];
