@@ -59,11 +59,11 @@ void add_backend(const BackendInfo& info) {
 }
 
 const BackendInfo& find_backend(std::string_view name) {
-  if (name.empty() || name == kAutoBackend) {
-    if (n_added > 0) return backends().back();
-    for (const BackendInfo& info : backends())
-      if (info.missing().empty()) return info;
-  }
+  const bool is_auto = name == kAutoBackend;
+  if ((name.empty() || is_auto) && n_added > 0) return backends().back();
+  if (name.empty()) name = "cpu";
+  for (const BackendInfo& info : backends())
+    if (is_auto && info.missing().empty()) return info;
   std::string names;
   for (const BackendInfo& info : backends()) {
     if (info.name == name) return info;

@@ -154,10 +154,11 @@ struct BackendInfo {
 std::span<const BackendInfo> backend_list();
 inline constexpr std::string_view kAutoBackend = "auto";
 
-// Adds one of a program's own, before any is used. What was added last is what "auto" means.
+// Adds one of a program's own, before any is used: what was added last is the default.
 void add_backend(const BackendInfo& info);
-// Without a name, or "auto": what was added, else the first of the list that this machine can run.
-// Both throw Error(BadInput) for an unknown name, the latter for one this machine cannot run, too.
+// Without a name: the default, else "cpu". "auto": the default, else the first of the list that
+// this machine can run. Both throw Error(BadInput) for an unknown name, the latter for one this
+// machine cannot run, too.
 const BackendInfo& find_backend(std::string_view name = {});
 std::unique_ptr<Backend> make_backend(const BackendOptions& options, std::string_view name = {});
 

@@ -30,7 +30,7 @@ namespace moeflux {
 struct EngineOptions {
   int n_threads = 0;                // 0: one per physical core this process may use
   std::int64_t context_length = 0;  // of a session; 0: the model's own, at most kDefaultContext
-  std::string device = {};          // the backend; empty: the best there is
+  std::string device = {};          // the backend, or "auto"; empty: "cpu"
   std::uint64_t memory_bytes = 0;   // ceiling for everything; 0: what is free, less a reserve
   std::uint64_t device_bytes = 0;   // ceiling for a device's own memory; 0: what is free there
   std::int64_t max_batch = 0;       // tokens per forward pass; 0: as many as pay

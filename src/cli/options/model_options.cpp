@@ -22,7 +22,7 @@ constexpr std::int64_t kMaxThreads = 1024;
 constexpr int kMaxDrafts = 16;
 
 std::string device_name(const ModelOptions& options) {
-  if (options.device == kAutoBackend) return {};
+  if (options.device == kAutoBackend) return options.device;
   std::string names;
   for (const BackendInfo& backend : backend_list()) {
     if (backend.name == options.device) return options.device;
@@ -154,10 +154,10 @@ void add_machine_options(Command& command, ModelOptions& options) {
 void add_device_options(Command& command, ModelOptions& options) {
   command.group("Model")
       .option("--device", options.device, "NAME",
-              "what computes: cpu, cuda, or auto (a GPU where there is one)")
+              "cpu, cuda, or auto: a GPU where there is one")
       .env("MOEFLUX_DEVICE")
       .option("--vram", options.vram, "SIZE",
-              "ceiling for memory of the GPU, such as 8G (default: what is free)")
+              "ceiling for memory of the GPU (default: what is free)")
       .env("MOEFLUX_VRAM");
 }
 
