@@ -212,7 +212,8 @@ StoredVector IndexReader::find_decay(const std::string& p, int n_heads) const {
 }
 
 // One by one, or fused into two matrices that are grouped by key head: its query and key, then
-// values and gates of the value heads that share it; likewise b and a, also where the others are not.
+// values and gates of the value heads that share it; likewise b and a, also where the others are
+// not.
 void IndexReader::read_delta_inputs(const std::string& p, GatedDelta<Stored>& t) const {
   const GatedDeltaSpec& s = t.spec;
   const int d = config_.d_model, n_heads = s.n_key_heads;

@@ -128,7 +128,7 @@ struct TextAssets {
   std::string tokenizer_bin;  // original moeflux: BPET
   std::string vocab_bin;      // original moeflux: decode only
   std::string tiktoken_model;
-  std::string gguf;               // a GGUF file that has a vocabulary
+  std::string gguf;              // a GGUF file that has a vocabulary
   std::uint64_t gguf_bytes = 0;  // of its header
   // chat_template.jinja, else tokenizer_config's "chat_template" (string or list of {name,
   // template}), else chat_template.json; null when there is none.

@@ -1,7 +1,7 @@
 // Operations of the CUDA backend on the emulated GPU, against the scalar kernels of the CPU.
-#include <gtest/gtest.h>
-
 #include <numeric>
+
+#include <gtest/gtest.h>
 
 #include "backends/cuda_support.h"
 #include "base/error.h"
@@ -34,9 +34,8 @@ TEST(CudaBackend, SumsBoundsAndCaps) {
   const auto x = both.floats(7, 129, random.floats(7 * 129, 3));
   const auto y = both.floats(7, 129, random.floats(7 * 129, 3));
   const auto scale = both.floats(1, 1, {0.75f});
-  for (const auto& [backend, a, b, s] :
-       {std::tuple(both.gpu.get(), x.gpu, y.gpu, scale.gpu),
-        std::tuple(both.cpu.get(), x.cpu, y.cpu, scale.cpu)}) {
+  for (const auto& [backend, a, b, s] : {std::tuple(both.gpu.get(), x.gpu, y.gpu, scale.gpu),
+                                         std::tuple(both.cpu.get(), x.cpu, y.cpu, scale.cpu)}) {
     backend->add({.x = a, .y = b});
     backend->add({.x = a, .y = b, .scale = s});
     backend->clamp({.x = a, .limit = 1.5f});
@@ -127,10 +126,9 @@ TEST(CudaBackend, LinearAttention) {
     const GatedDeltaSpec spec{c.key_heads, c.value_heads, c.d_key, c.d_value, c.width, c.gate};
     const std::int64_t conv = spec.conv_dim(), heads = c.value_heads, values = spec.value_dim();
     const auto conv_weight = both.floats(c.width, conv, random.floats(c.width * conv));
-    const auto conv_state =
-        both.floats(c.width - 1, conv, random.floats((c.width - 1) * conv));
-    const auto state = both.floats(heads * c.d_key, c.d_value,
-                                   random.floats(heads * c.d_key * c.d_value));
+    const auto conv_state = both.floats(c.width - 1, conv, random.floats((c.width - 1) * conv));
+    const auto state =
+        both.floats(heads * c.d_key, c.d_value, random.floats(heads * c.d_key * c.d_value));
     const auto a_log = both.floats(1, heads, random.floats(heads));
     const auto dt_bias = both.floats(1, heads, random.floats(heads));
     const auto norm = both.floats(1, c.d_value, random.floats(c.d_value));

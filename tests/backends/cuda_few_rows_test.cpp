@@ -60,12 +60,14 @@ TEST_P(CudaFewRows, ProductsAreExactOrClose) {
 
 TEST_P(CudaFewRows, FeedForwards) {
   test::Random random(8);
-  const std::int64_t d = test::fitting_cols(GetParam(), 96), d_ff = test::fitting_cols(GetParam(), 160);
+  const std::int64_t d = test::fitting_cols(GetParam(), 96),
+                     d_ff = test::fitting_cols(GetParam(), 160);
   const RandomWeight gate(random, GetParam(), d_ff, d), up(random, GetParam(), d_ff, d),
       down(random, GetParam(), d, d_ff);
   for (const std::int64_t n : {1, 3}) {
     CudaAndCpu both;
-    const auto g = both.weight(gate.view()), u = both.weight(up.view()), o = both.weight(down.view());
+    const auto g = both.weight(gate.view()), u = both.weight(up.view()),
+               o = both.weight(down.view());
     const auto x = both.floats(n, d, random.floats(n * d));
     const auto gate_bias = both.floats(1, d_ff, random.floats(d_ff));
     const auto down_bias = both.floats(1, d, random.floats(d));

@@ -27,9 +27,10 @@ const bool is_added = [] {
                  .what = "an emulated GPU",
                  .missing = [] { return std::string(); },
                  .scratch_needed = cuda::scratch_needed,
-                 .make = [](const BackendOptions& options) {
-                   return cuda::make_backend(options, emulated_cuda_driver());
-                 },
+                 .make =
+                     [](const BackendOptions& options) {
+                       return cuda::make_backend(options, emulated_cuda_driver());
+                     },
                  .is_reached_by_host = false});
     return true;
   }

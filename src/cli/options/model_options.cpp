@@ -153,8 +153,7 @@ void add_machine_options(Command& command, ModelOptions& options) {
 
 void add_device_options(Command& command, ModelOptions& options) {
   command.group("Model")
-      .option("--device", options.device, "NAME",
-              "cpu, cuda, or auto: a GPU where there is one")
+      .option("--device", options.device, "NAME", "cpu, cuda, or auto: a GPU where there is one")
       .env("MOEFLUX_DEVICE")
       .option("--vram", options.vram, "SIZE",
               "ceiling for memory of the GPU (default: what is free)")

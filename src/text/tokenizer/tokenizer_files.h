@@ -41,8 +41,8 @@ TokenizerSpec read_tiktoken_ranks(const std::string& path);
 
 // ---- GGUF
 
-// The keys tokenizer.ggml.* of a file: byte-level pairs ("gpt2"), pairs by score ("llama"), pairs of
-// characters ("gemma4"). Patterns follow from the name in tokenizer.ggml.pre.
+// The keys tokenizer.ggml.* of a file: byte-level pairs ("gpt2"), pairs by score ("llama"), pairs
+// of characters ("gemma4"). Patterns follow from the name in tokenizer.ggml.pre.
 TokenizerSpec read_gguf_vocabulary(const std::string& path);
 
 // ---- flash-moe, little-endian

@@ -71,14 +71,14 @@ TEST_P(SmallTokenizerKinds, AllVectorsAgree) {
   check_vectors(small_tokenizer(GetParam().name), vectors_of(GetParam().name), GetParam().n_texts);
 }
 
-INSTANTIATE_TEST_SUITE_P(Text, SmallTokenizerKinds,
-                         testing::Values(VectorSet{"gpt2", 400}, VectorSet{"llama3", 400}, VectorSet{"qwen", 400},
-                                         VectorSet{"kimi", 400}, VectorSet{"deepseek", 400},
-                                         VectorSet{"spm_words", 400}, VectorSet{"gpt4o", 2000},
-                                         VectorSet{"glm", 2000}, VectorSet{"minimax", 2000},
-                                         VectorSet{"neox", 2000}, VectorSet{"spm_prepend", 2000},
-                                         VectorSet{"spm_metaspace", 2000}, VectorSet{"spm_replace", 2000}),
-                         [](const auto& test) { return std::string(test.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Text, SmallTokenizerKinds,
+    testing::Values(VectorSet{"gpt2", 400}, VectorSet{"llama3", 400}, VectorSet{"qwen", 400},
+                    VectorSet{"kimi", 400}, VectorSet{"deepseek", 400}, VectorSet{"spm_words", 400},
+                    VectorSet{"gpt4o", 2000}, VectorSet{"glm", 2000}, VectorSet{"minimax", 2000},
+                    VectorSet{"neox", 2000}, VectorSet{"spm_prepend", 2000},
+                    VectorSet{"spm_metaspace", 2000}, VectorSet{"spm_replace", 2000}),
+    [](const auto& test) { return std::string(test.param.name); });
 
 // The files of flash-moe are read with the split rule and the normal form of Qwen.
 TEST(SmallTokenizers, ExportToFlashMoe) {
