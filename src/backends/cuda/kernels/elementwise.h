@@ -14,8 +14,6 @@ struct EmbedParams {
   std::int32_t unused;
 };
 
-// sum <- sum + add first, where `add` is not null: what a layer adds to the stream, and the norm of
-// the stream.
 struct RmsNormParams {
   const float* x;
   const float* weight;  // null: ones
