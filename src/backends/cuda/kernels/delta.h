@@ -31,5 +31,7 @@ struct DeltaParams {
 // The state of a head is taken in columns, in blocks of as many.
 inline constexpr int kDeltaColumns = 32;
 inline constexpr int kDeltaThreads = 256;
+// Of a row alone, for all columns of a head.
+inline constexpr int kDeltaStepThreads = 1024;
 
 }  // namespace moeflux::gpu
