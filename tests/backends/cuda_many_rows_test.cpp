@@ -14,26 +14,13 @@
 namespace moeflux {
 namespace {
 
+using test::large_driver;
 using test::Random;
 using test::RandomWeight;
 
 struct Tolerances {
   double exact = 2e-6, fine = 6e-4;
 };
-
-// With as much shared memory as large GPUs have.
-const cuda::Driver& large_driver() {
-  static const cuda::Driver driver = [] {
-    cuda::Driver large = test::cuda_test_driver();
-    large.cuDeviceGetAttribute = [](int* value, int which, cuda::CUdevice device) {
-      const auto result = test::cuda_test_driver().cuDeviceGetAttribute(value, which, device);
-      if (which == cuda::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN) *value = 227 << 10;
-      return result;
-    };
-    return large;
-  }();
-  return driver;
-}
 
 class Gpu {
  public:

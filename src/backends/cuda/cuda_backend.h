@@ -23,8 +23,9 @@
 
 namespace moeflux::gpu {
 struct AttentionParams;
-struct ProductParams;
+struct DeltaParams;
 struct DeviceKv;
+struct ProductParams;
 }  // namespace moeflux::gpu
 
 namespace moeflux::cuda {
@@ -166,6 +167,7 @@ class CudaBackend final : public Backend {
                      const HeadRows& y);
   void product(gpu::ProductParams& p, std::int64_t most_rows, std::int64_t n_x);
   void opened_product(const gpu::ProductParams& p);
+  void walk_chunks(gpu::DeltaParams p);
 
   void note_enqueued();
   void note_rows(std::int64_t rows);
