@@ -153,6 +153,43 @@ TEST(CudaBackend, LinearAttention) {
   }
 }
 
+// Many rows go in chunks, with a tail and with the state that other calls left.
+TEST(CudaBackend, LinearAttentionInChunks) {
+  test::Random random(7);
+  struct Case {
+    int key_heads, value_heads, d_value;
+    bool heads_alternate;
+    double decay;
+  };
+  for (const Case& c : {Case{2, 4, 32, false, 0}, Case{2, 4, 64, true, -5},
+                        Case{1, 1, 96, false, -12}, Case{1, 2, 32, false, 3}}) {
+    CudaAndCpu both(Precision::Fine, test::large_driver());
+    GatedDeltaSpec spec{c.key_heads, c.value_heads, 128, c.d_value, 4, GateActivation::Silu};
+    spec.heads_alternate = c.heads_alternate;
+    const std::int64_t conv = spec.conv_dim(), heads = c.value_heads, values = spec.value_dim();
+    const auto state = both.floats(heads * 128, c.d_value, random.floats(heads * 128 * c.d_value));
+    const auto a_log = both.floats(1, heads, random.floats(heads));
+    const auto dt_bias = both.floats(1, heads, random.floats(heads));
+    const auto norm = both.floats(1, c.d_value, random.floats(c.d_value));
+    for (const std::int64_t n : {64, 1, 79, 130, 3, 193}) {
+      const auto x = random.floats(n * conv, 2);
+      const auto qkv = both.floats(n, conv, x);
+      const auto z = both.floats(n, values, random.floats(n * values));
+      auto decays = random.floats(n * heads);
+      for (float& decay : decays) decay += static_cast<float>(c.decay);
+      const auto a = both.floats(n, heads, decays);
+      const auto b = both.floats(n, heads, random.floats(n * heads, 3));
+      const auto out = both.results(n, values);
+      both.gpu->gated_delta({&spec, qkv.gpu, z.gpu, b.gpu, a.gpu, a_log.gpu, dt_bias.gpu, norm.gpu,
+                             1e-6f, state.gpu, out.gpu});
+      both.cpu->gated_delta({&spec, qkv.cpu, z.cpu, b.cpu, a.cpu, a_log.cpu, dt_bias.cpu, norm.cpu,
+                             1e-6f, state.cpu, out.cpu});
+      EXPECT_LT(both.difference(out), 5e-5) << c.d_value << ", " << n;
+      EXPECT_LT(both.difference(state), 5e-5) << c.d_value << ", " << n;
+    }
+  }
+}
+
 // The second time a list of operations comes it becomes a graph, and later ones run it with what
 // was uploaded for them.
 TEST(CudaBackend, ListsThatComeAgainAreGraphs) {

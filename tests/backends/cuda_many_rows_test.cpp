@@ -14,26 +14,13 @@
 namespace moeflux {
 namespace {
 
+using test::large_driver;
 using test::Random;
 using test::RandomWeight;
 
 struct Tolerances {
   double exact = 2e-6, fine = 6e-4;
 };
-
-// With as much shared memory as large GPUs have.
-const cuda::Driver& large_driver() {
-  static const cuda::Driver driver = [] {
-    cuda::Driver large = test::cuda_test_driver();
-    large.cuDeviceGetAttribute = [](int* value, int which, cuda::CUdevice device) {
-      const auto result = test::cuda_test_driver().cuDeviceGetAttribute(value, which, device);
-      if (which == cuda::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN) *value = 227 << 10;
-      return result;
-    };
-    return large;
-  }();
-  return driver;
-}
 
 class Gpu {
  public:
@@ -418,13 +405,24 @@ class ManyRowsOfExperts : public testing::TestWithParam<Chosen> {};
 
 TEST_P(ManyRowsOfExperts, ExpertsAreThoseOfTheValues) {
   const Chosen& chosen = GetParam();
-  constexpr std::int64_t kD = 64, kDExpert = 128;
   std::uint64_t seed = 300;
+  struct Layer {
+    WeightFormat format;
+    std::int64_t d, d_expert;
+  };
+  const auto four_bits = [](int group, DType scales, AffineZero zero) {
+    return WeightFormat{
+        .kind = WeightKind::Affine, .bits = 4, .group = group, .scale_dtype = scales, .zero = zero};
+  };
   for (const Precision precision : {Precision::Exact, Precision::Fine}) {
     Gpu gpu(precision);
-    for (const WeightFormat& format :
-         {kFourBits,
-          WeightFormat{.kind = WeightKind::Fp4, .group = 32, .scale_dtype = DType::U8}}) {
+    for (const auto& [format, d, d_expert] :
+         {Layer{kFourBits, 64, 128},
+          Layer{{.kind = WeightKind::Fp4, .group = 32, .scale_dtype = DType::U8}, 64, 128},
+          Layer{kFourBits, 512, 192}, Layer{four_bits(32, DType::F16, AffineZero::Bias), 1280, 96},
+          Layer{four_bits(32, DType::BF16, AffineZero::ZeroPoint), 256, 160},
+          Layer{four_bits(128, DType::F32, AffineZero::MidCode), 256, 384}}) {
+      if (precision == Precision::Exact && d > 64) continue;
       Random random(++seed);
       std::vector<Ffn> experts;
       std::vector<std::byte> slots;
@@ -432,7 +430,7 @@ TEST_P(ManyRowsOfExperts, ExpertsAreThoseOfTheValues) {
       std::vector<float> biases[3];
       ExpertTable table;
       for (std::int64_t e = 0; e < chosen.n_experts; ++e) {
-        const Ffn& ffn = experts.emplace_back(random, format, format, kD, kDExpert);
+        const Ffn& ffn = experts.emplace_back(random, format, format, d, d_expert);
         ExpertPlace& own = places.emplace_back();
         const RandomWeight* matrices[] = {&ffn.gate, &ffn.up, &ffn.down};
         Weight* shapes[] = {&table.gate, &table.up, &table.down};
@@ -457,39 +455,39 @@ TEST_P(ManyRowsOfExperts, ExpertsAreThoseOfTheValues) {
       MoeSpec spec;
       spec.n_experts = static_cast<int>(chosen.n_experts);
       spec.top_k = static_cast<int>(chosen.top_k);
-      spec.d_expert = kDExpert;
+      spec.d_expert = static_cast<int>(d_expert);
       spec.activation = kActivations[seed % 3];
       std::vector<std::int32_t> ids;
       for (std::int64_t i = 0; i < chosen.n; ++i) {
         for (std::int64_t s = 0; s < chosen.top_k; ++s)
           ids.push_back(chosen.choose(random, i, s, chosen.n_experts));
       }
-      const auto x = random.floats(chosen.n * kD);
+      const auto x = random.floats(chosen.n * d);
       const std::int64_t n_pairs = chosen.n * chosen.top_k;
-      const View out = gpu.zeros(n_pairs, kD);
+      const View out = gpu.zeros(n_pairs, d);
       gpu.backend->experts({.spec = &spec,
                             .bank = 0,
-                            .h = gpu.floats(chosen.n, kD, x),
+                            .h = gpu.floats(chosen.n, d, x),
                             .ids = gpu.ints(chosen.n, chosen.top_k, ids),
                             .table = table,
                             .mailbox = {},
-                            .gate_bias = gpu.floats(chosen.n_experts, kDExpert, biases[0]),
-                            .up_bias = gpu.floats(chosen.n_experts, kDExpert, biases[1]),
-                            .down_bias = gpu.floats(chosen.n_experts, kD, biases[2]),
-                            .hidden = gpu.zeros(n_pairs, kDExpert),
+                            .gate_bias = gpu.floats(chosen.n_experts, d_expert, biases[0]),
+                            .up_bias = gpu.floats(chosen.n_experts, d_expert, biases[1]),
+                            .down_bias = gpu.floats(chosen.n_experts, d, biases[2]),
+                            .hidden = gpu.zeros(n_pairs, d_expert),
                             .out = out});
       const auto values = gpu.read(out);
       Difference difference;
       for (std::int64_t i = 0; i < n_pairs; ++i) {
         const std::int32_t expert = ids[static_cast<std::size_t>(i)];
         if (expert == chosen.absent) {  // nothing is written
-          ASSERT_EQ(values[static_cast<std::size_t>(i * kD)], 0);
+          ASSERT_EQ(values[static_cast<std::size_t>(i * d)], 0);
           continue;
         }
         const Ffn& ffn = experts[static_cast<std::size_t>(expert)];
-        const auto truth = ffn(spec.activation, x.data() + i / chosen.top_k * kD);
-        for (std::int64_t c = 0; c < kD; ++c)
-          difference.add(values[static_cast<std::size_t>(i * kD + c)],
+        const auto truth = ffn(spec.activation, x.data() + i / chosen.top_k * d);
+        for (std::int64_t c = 0; c < d; ++c)
+          difference.add(values[static_cast<std::size_t>(i * d + c)],
                          truth[static_cast<std::size_t>(c)]);
       }
       EXPECT_LT(difference.relative(), 2 * gpu.tolerance)

@@ -21,10 +21,25 @@ inline std::vector<WeightFormat> cuda_formats() {
   return formats;
 }
 
+// With as much shared memory as large GPUs have.
+inline const cuda::Driver& large_driver() {
+  static const cuda::Driver driver = [] {
+    cuda::Driver large = cuda_test_driver();
+    large.cuDeviceGetAttribute = [](int* value, int which, cuda::CUdevice device) {
+      const auto result = cuda_test_driver().cuDeviceGetAttribute(value, which, device);
+      if (which == cuda::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN) *value = 227 << 10;
+      return result;
+    };
+    return large;
+  }();
+  return driver;
+}
+
 class CudaAndCpu {
  public:
-  explicit CudaAndCpu(Precision precision = Precision::Exact)
-      : gpu(cuda::make_backend({.n_threads = 1, .precision = precision}, cuda_test_driver())),
+  explicit CudaAndCpu(Precision precision = Precision::Exact,
+                      const cuda::Driver& driver = cuda_test_driver())
+      : gpu(cuda::make_backend({.n_threads = 1, .precision = precision}, driver)),
         cpu(make_backend({.isa = "scalar", .n_threads = 1}, "cpu")) {}
 
   template <class Operand>

@@ -24,10 +24,11 @@
 
 namespace moeflux::gpu {
 struct AttentionParams;
+struct DeltaParams;
 struct FindExpertsParams;
-struct ProductParams;
 struct RouteParams;
 struct DeviceKv;
+struct ProductParams;
 }  // namespace moeflux::gpu
 
 namespace moeflux::cuda {
@@ -210,6 +211,7 @@ class CudaBackend final : public Backend {
                      const HeadRows& y);
   void product(gpu::ProductParams& p, std::int64_t most_rows, std::int64_t n_x);
   void opened_product(const gpu::ProductParams& p);
+  void walk_chunks(gpu::DeltaParams p);
 
   // Between the host and the device, or on the device.
   void copy_bytes(CUdeviceptr to, CUdeviceptr from, std::size_t bytes);

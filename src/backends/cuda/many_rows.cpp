@@ -62,6 +62,15 @@ std::string_view kernel_name(const gpu::ProductParams& p) {
   return kAny;
 }
 
+// Of experts, whatever memory their weights lie in.
+bool is_direct(const gpu::ProductParams& p) {
+  const gpu::DeviceWeight &a = p.weights[0], &b = p.weights[1];
+  if (p.tiles == nullptr || p.result.n_columns % 8 != 0 || !gpu::opens_in_registers(a))
+    return false;
+  return p.result.gate == gpu::Gate::None ||
+         (are_alike(a, b) && a.scale_type == b.scale_type && a.zero == b.zero);
+}
+
 const float* expert_biases(const View& view) {
   MOEFLUX_ASSERT(view.empty() || view.is_packed());
   return floats(view);
@@ -202,6 +211,7 @@ void CudaBackend::product(gpu::ProductParams& p, std::int64_t most_rows, std::in
   rounding.out_stride = stride;
   rounding.scales = reinterpret_cast<float*>(halves + bytes);
   rounding.cols = w.cols;
+  rounding.is_for_direct = is_direct(p);
   p.unit = gpu::unit_of(w);
   if (p.result.gate != gpu::Gate::None) p.unit = std::min(p.unit, gpu::unit_of(p.weights[1]));
   p.result.scale = 1 / p.unit;
@@ -214,8 +224,7 @@ void CudaBackend::product(gpu::ProductParams& p, std::int64_t most_rows, std::in
   if (n_enqueued_ != rounded_at_ ||
       !std::equal(raw, raw + sizeof rounding, rounded_.begin(), rounded_.end())) {
     rounded_.assign(raw, raw + sizeof rounding);
-    launch("round_rows", rounding,
-           {.x = count(n_x), .threads = threads_for((stride + 1) / 2, 256)});
+    launch("round_rows", rounding, {.x = count(n_x), .threads = threads_for(stride / 8, 256)});
   }
   p.x = rounding.out;
   p.x_stride = stride;
@@ -226,6 +235,12 @@ void CudaBackend::product(gpu::ProductParams& p, std::int64_t most_rows, std::in
   if (p.tiles == nullptr && most_rows >= kOpenedFrom &&
       4 * opened_tiles >= 3 * device_.n_processors()) {
     opened_product(p);
+  } else if (is_direct(p)) {
+    launch("direct_product_4", p,
+           {.x = pieces(p.result.n_columns, gpu::kProductColumns),
+            .y = pieces(most_rows, gpu::kProductRows),
+            .threads = gpu::kProductThreads,
+            .shared_bytes = gpu::kDirectSharedBytes});
   } else {
     launch(kernel_name(p), p,
            {.x = pieces(p.result.n_columns, gpu::kProductColumns),

@@ -212,17 +212,56 @@ void CudaBackend::gated_delta(const GatedDeltaOp& op) {
     return launch("delta_step_128", p,
                   {.x = count(s.n_value_heads), .threads = count(s.d_value * kSharers)});
   }
+  // Depends on the shape alone: where rows lie is a multiple of 16 as long as rows are.
+  const bool is_chunked = precision_ != Precision::Exact && p.n >= gpu::kChunkRows &&
+                          s.d_key == gpu::kChunkKey && s.d_value % gpu::kChunkColumns == 0 &&
+                          reinterpret_cast<std::uintptr_t>(p.qkv) % 16 == 0 &&
+                          shared_bytes_of_block() >= gpu::kWalkSharedBytes;
+  p.is_chunked = is_chunked;
   launch("prepare_delta", p,
          {.x = count(p.n), .y = count(s.n_key_heads), .threads = threads_for(s.d_key, 128)});
-  launch(s.d_key <= 64    ? "delta_rule_64"
-         : s.d_key <= 128 ? "delta_rule_128"
-                          : "delta_rule_256",
-         p,
-         {.x = pieces(s.d_value, gpu::kDeltaColumns),
-          .y = count(s.n_value_heads),
-          .threads = gpu::kDeltaThreads});
+  if (is_chunked)
+    walk_chunks(p);
+  else
+    launch(s.d_key <= 64    ? "delta_rule_64"
+           : s.d_key <= 128 ? "delta_rule_128"
+                            : "delta_rule_256",
+           p,
+           {.x = pieces(s.d_value, gpu::kDeltaColumns),
+            .y = count(s.n_value_heads),
+            .threads = gpu::kDeltaThreads});
   launch("finish_delta", p,
          {.x = count(p.n), .y = count(s.n_value_heads), .threads = threads_for(s.d_value, 128)});
+}
+
+// As many chunks at a time as there is memory for.
+void CudaBackend::walk_chunks(gpu::DeltaParams p) {
+  constexpr std::int64_t kBytes = 64 << 20;
+  const std::int64_t chunk_bytes = std::int64_t{2} * gpu::kChunkMatrixBytes * p.n_value_heads;
+  const std::int64_t n = p.n, n_chunks = pieces(n, gpu::kChunkRows);
+  const std::int64_t at_once =
+      std::min(n_chunks, std::max<std::int64_t>(1, kBytes / chunk_bytes)) * gpu::kChunkRows;
+  p.matrices = reinterpret_cast<std::uint16_t*>(
+      scratch(Scratch::Partial, static_cast<std::size_t>(at_once / gpu::kChunkRows * chunk_bytes)));
+  const std::int64_t conv_dim =
+      2 * std::int64_t{p.n_key_heads} * p.d_key + std::int64_t{p.n_value_heads} * p.d_value;
+  for (std::int64_t first = 0; first < n; first += at_once) {
+    p.n = static_cast<std::int32_t>(std::min(at_once, n - first));
+    launch("delta_matrices", p,
+           {.x = pieces(p.n, gpu::kChunkRows),
+            .y = count(p.n_value_heads),
+            .threads = gpu::kChunkMatrixThreads,
+            .shared_bytes = gpu::kMatricesSharedBytes});
+    launch("delta_chunks", p,
+           {.x = pieces(p.d_value, gpu::kChunkColumns),
+            .y = count(p.n_value_heads),
+            .threads = gpu::kChunkThreads,
+            .shared_bytes = gpu::kWalkSharedBytes});
+    p.qkv += at_once * conv_dim;
+    p.a += at_once * p.n_value_heads;
+    p.b += at_once * p.n_value_heads;
+    p.out += at_once * p.n_value_heads * p.d_value;
+  }
 }
 
 }  // namespace moeflux::cuda

@@ -5,18 +5,54 @@
 GPU_CODE_BEGIN
 namespace moeflux::gpu {
 
-// A block for each row.
+// A block for each row. A thread has eight numbers that lie together in the result.
 GPU_KERNEL(round_rows, RoundRowsParams, 256) {
   GPU_SHARED std::int32_t memory[32];
   const int row = block_x();
   const float* x = p.x + (p.rows == nullptr ? row : p.rows[row]) * p.x_stride;
-  const auto magnitude = [](float value) {
-    return static_cast<std::int32_t>(bits_of(value) & 0x7FFFFFFFu);
+  const int n_units = static_cast<int>(p.out_stride / 8);
+  const bool are_quads = is_multiple(p.x, 16) && p.x_stride % 4 == 0;
+  const auto load = [&](int unit, float(&values)[8]) GPU_LAMBDA {
+    const int first = 8 * unit;
+    if (p.is_for_direct) {
+      const float* from = x + first / kDirectDepth * kDirectDepth + depth_at(first % kDirectDepth);
+      GPU_UNROLL
+      for (int i = 0; i < 8; ++i) values[i] = from[i / 2 * 32 + i % 2 * 4];
+    } else if (are_quads && first + 8 <= p.cols) {
+      GPU_UNROLL
+      for (int i = 0; i < 2; ++i) {
+        const FloatQuad quad = reinterpret_cast<const FloatQuad*>(x + first)[i];
+        values[4 * i] = quad.x;
+        values[4 * i + 1] = quad.y;
+        values[4 * i + 2] = quad.z;
+        values[4 * i + 3] = quad.w;
+      }
+    } else {
+      GPU_UNROLL
+      for (int i = 0; i < 8; ++i) values[i] = first + i < p.cols ? x[first + i] : 0.0f;
+    }
   };
   std::int32_t top = 0;
-  for (int c = thread(); c < p.cols; c += n_threads()) {
-    const std::int32_t own = magnitude(x[c]);
-    top = own > top ? own : top;
+  const auto note = [&top](const float(&values)[8]) GPU_LAMBDA {
+    GPU_UNROLL
+    for (int i = 0; i < 8; ++i) {
+      const auto own = static_cast<std::int32_t>(bits_of(values[i]) & 0x7FFFFFFFu);
+      top = own > top ? own : top;
+    }
+  };
+  constexpr int kHeld = 2;  // units of a thread in registers; longer rows are read twice
+  float held[kHeld][8];
+  GPU_UNROLL
+  for (int i = 0; i < kHeld; ++i) {
+    const int unit = thread() + i * n_threads();
+    if (unit >= n_units) continue;
+    load(unit, held[i]);
+    note(held[i]);
+  }
+  for (int unit = thread() + kHeld * n_threads(); unit < n_units; unit += n_threads()) {
+    float values[8];
+    load(unit, values);
+    note(values);
   }
   GPU_UNROLL
   for (int mask = kWarp / 2; mask > 0; mask /= 2) {
@@ -35,11 +71,23 @@ GPU_KERNEL(round_rows, RoundRowsParams, 256) {
   const float scale = float_of(static_cast<std::uint32_t>(127 + kLargestExponent - exponent) << 23);
   if (thread() == 0)
     p.scales[row] = float_of(static_cast<std::uint32_t>(127 + exponent - kLargestExponent) << 23);
-  auto* out = reinterpret_cast<std::uint32_t*>(p.out + row * p.out_stride);
-  for (int pair = thread(); pair < p.out_stride / 2; pair += n_threads()) {
-    const int c = 2 * pair;
-    out[pair] =
-        to_half2(c < p.cols ? x[c] * scale : 0.0f, c + 1 < p.cols ? x[c + 1] * scale : 0.0f);
+  auto* out = reinterpret_cast<Quad*>(p.out + row * p.out_stride);
+  const auto store = [&](int unit, const float(&values)[8]) GPU_LAMBDA {
+    std::uint32_t halves[4];
+    GPU_UNROLL
+    for (int i = 0; i < 4; ++i)
+      halves[i] = to_half2(values[2 * i] * scale, values[2 * i + 1] * scale);
+    out[unit] = {halves[0], halves[1], halves[2], halves[3]};
+  };
+  GPU_UNROLL
+  for (int i = 0; i < kHeld; ++i) {
+    const int unit = thread() + i * n_threads();
+    if (unit < n_units) store(unit, held[i]);
+  }
+  for (int unit = thread() + kHeld * n_threads(); unit < n_units; unit += n_threads()) {
+    float values[8];
+    load(unit, values);
+    store(unit, values);
   }
 }
 

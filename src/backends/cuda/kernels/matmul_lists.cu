@@ -65,10 +65,11 @@ GPU_KERNEL(list_tiles, ListPairsParams, 32) {
       if (lane() >= step) up_to += other;
     }
     RowTile* tiles = p.tiles + n_tiles + up_to - own;
+    // Tiles of an expert have about as many rows each, in sixteens.
+    const int each = own == 0 ? 0 : ((n + own - 1) / own + 15) / 16 * 16;
     for (int i = 0; i < own; ++i) {
-      const int at = i * p.rows_per_tile;
-      const int left = n - at;
-      tiles[i] = {expert, p.begins[expert] + at, left < p.rows_per_tile ? left : p.rows_per_tile};
+      const int left = n - i * each;
+      tiles[i] = {expert, p.begins[expert] + i * each, left < each ? left : each};
     }
     n_tiles += shuffle(up_to, kWarp - 1);
   }

@@ -45,6 +45,22 @@ inline constexpr int kActivationStages = 3, kWeightStages = 2;
 inline constexpr int kProductSharedBytes =
     (kActivationStages * kProductRows + kWeightStages * kProductColumns) * kTileDepth * 2;
 
+// Products whose weights are opened in registers (matmul_direct.cu) take tiles of the same size,
+// and 128 columns of depth at a time. Rows of activations are rounded in their order.
+inline constexpr int kDirectDepth = 128, kDirectStages = 3;
+inline constexpr int kDirectGroups = 32, kDirectGroupStride = kProductColumns + 4;
+inline constexpr int kDirectSharedBytes =
+    kDirectStages * kProductRows * kTileDepth * 2 + kDirectGroups * kDirectGroupStride * 4;
+constexpr bool opens_in_registers(const DeviceWeight& w) {
+  return w.kind == Kind::Affine && w.bits == 4 && w.cols % kDirectDepth == 0 && w.group % 32 == 0 &&
+         (w.group & (w.group - 1)) == 0;
+}
+// Which column of 128 is at a place of that order.
+constexpr int depth_at(int place) {
+  const int unit = place / 8, lane = place % 8 / 2;
+  return 32 * lane + 8 * (unit / 4) + unit % 4 + 4 * (place % 2);
+}
+
 // Those of products with opened weights.
 inline constexpr int kOpenedRows = 128, kOpenedColumns = 256, kOpenedThreads = 256;
 constexpr int opened_shared_bytes(int depth, int stages) {
@@ -105,7 +121,8 @@ struct RoundRowsParams {
   std::uint16_t* out;
   std::int64_t out_stride;
   float* scales;
-  std::int32_t cols, unused;
+  std::int32_t cols;
+  std::int32_t is_for_direct;  // in the order of depth_at()
 };
 
 // Columns [first, first + n) of a product become rows of halves, filled up as those of activations.

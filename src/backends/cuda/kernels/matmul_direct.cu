@@ -1,0 +1,315 @@
+// Products of the rows of experts with weights of four bits that are opened in registers: what a
+// lane loads is what it multiplies, so that weights take no shared memory and are opened once for
+// all rows of a tile.
+//
+// A warp has 32 columns of a tile, and all of its rows. Of 128 columns of depth, lane 4 n + t loads
+// those from 32 t on of weights of its own columns. So products take columns of depth in another
+// order (depth_at()), which rows of activations were rounded in.
+#include "backends/cuda/kernels/open_weights.h"
+#include "backends/cuda/kernels/tile_product.h"
+
+GPU_CODE_BEGIN
+namespace moeflux::gpu {
+namespace {
+
+constexpr int kThreads = kProductThreads, kColumns = kProductColumns;
+constexpr int kStages = kDirectStages, kStageBytes = kProductRows * kTileDepth * 2;
+constexpr int kTiles = 4;  // of 8 columns, those of a warp
+
+// The column of a tile that column n of a warp's part `j` is: a lane's sums are those of eight
+// neighbours.
+GPU_INLINE int column_of(int n, int j) {
+  return warp() * 32 + n / 2 * 8 + 2 * j + n % 2;
+}
+
+// A scale and an offset for each column of a tile and group of depth, as halves.
+class Groups {
+ public:
+  GPU_INLINE Groups(const ProductParams& p, const DeviceWeight& w, int first_column,
+                    std::uint32_t* table)
+      : table_(table), first_column_(first_column) {
+    const bool has_biases = w.zero == Zero::Bias;
+    comes_in_quads_ = scale_size(w.scale_type) == 2 && w.scales_per_row % 8 == 0 &&
+                      is_multiple(w.scales, 16) && w.zero != Zero::ZeroPoint &&
+                      (!has_biases || is_multiple(w.biases, 16));
+    fits_ = is_multiple(w.scales, scale_size(w.scale_type)) && is_multiple(w.biases, bias_size(w));
+    is_gated_ = p.result.gate != Gate::None;
+  }
+  // From a group on. Four threads share a column, each with eight groups.
+  GPU_INLINE void fill(const ProductParams& p, const DeviceWeight& w, int first_group) const {
+    const int n = w.scales_per_row - first_group, part = thread() % 4 * 8;
+    if (part >= n) return;
+    GPU_ROLLED
+    for (int in_tile = thread() / 4; in_tile < kColumns; in_tile += kThreads / 4) {
+      int column = first_column_ + in_tile;
+      if (column >= p.result.n_columns) column = first_column_ + in_tile % 8;
+      const std::int64_t at =
+          std::int64_t{is_gated_ ? column / 2 : column} * w.scales_per_row + first_group + part;
+      std::uint32_t* to = table_ + part * kGroupStride + in_tile;
+      if (comes_in_quads_) {
+        const Quad scales = *reinterpret_cast<const Quad*>(w.scales + 2 * at);
+        Quad biases{0, 0, 0, 0};
+        if (w.zero == Zero::Bias) biases = *reinterpret_cast<const Quad*>(w.biases + 2 * at);
+        const std::uint32_t of_scales[4] = {scales.x, scales.y, scales.z, scales.w};
+        const std::uint32_t of_biases[4] = {biases.x, biases.y, biases.z, biases.w};
+        GPU_UNROLL
+        for (int i = 0; i < 8; ++i) {
+          const int shift = 16 * (i % 2);
+          to[i * kGroupStride] = entry(w, of_scales[i / 2] >> shift & 0xFFFFu,
+                                       of_biases[i / 2] >> shift & 0xFFFFu, p.unit);
+        }
+      } else {
+        GPU_ROLLED
+        for (int i = 0; i < 8 && part + i < n; ++i) {
+          const int index = static_cast<int>(at) + i;
+          const std::uint32_t scale =
+              load_scale_bits(w.scales, scale_size(w.scale_type), index, fits_);
+          const std::uint32_t bias =
+              w.zero == Zero::MidCode ? 0 : load_scale_bits(w.biases, bias_size(w), index, fits_);
+          to[i * kGroupStride] = entry(w, scale, bias, p.unit);
+        }
+      }
+    }
+  }
+
+ private:
+  // Weights are scale * (code - 8) + offset.
+  static GPU_INLINE std::uint32_t entry(const DeviceWeight& w, std::uint32_t scale_bits,
+                                        std::uint32_t bias_bits, float unit) {
+    const float scale = scale_of_bits(w.scale_type, scale_bits);
+    float offset = 0;
+    if (w.zero == Zero::Bias) offset = scale_of_bits(w.scale_type, bias_bits) + 8 * scale;
+    if (w.zero == Zero::ZeroPoint) offset = scale * (8 - static_cast<float>(bias_bits));
+    return to_half2(scale * unit, offset * unit);
+  }
+
+  static constexpr int kGroupStride = kDirectGroupStride;
+  std::uint32_t* table_;
+  int first_column_;
+  bool comes_in_quads_, fits_, is_gated_;
+};
+
+// Codes of a lane, 32 for each part of its warp's columns.
+struct Codes {
+  Quad of[kTiles];
+};
+class CodeReader {
+ public:
+  GPU_INLINE CodeReader(const ProductParams& p, const DeviceWeight& w, int first_column) {
+    const bool is_gated = p.result.gate != Gate::None;
+    int column = first_column + column_of(lane() / 4, 0);
+    if (column >= p.result.n_columns) column = first_column + column % 2;
+    from_ = w.data + (is_gated ? column / 2 : column) * w.row_bytes + lane() % 4 * 16;
+    step_ = is_gated ? w.row_bytes : 2 * w.row_bytes;
+    is_aligned_ = is_multiple(w.data, 16) && w.row_bytes % 16 == 0;
+  }
+  GPU_INLINE void load(int block, Codes& codes) const {
+    const unsigned char* from = from_ + block * (kDirectDepth / 2);
+    if (is_aligned_) {
+      GPU_UNROLL
+      for (int j = 0; j < kTiles; ++j)
+        codes.of[j] = *reinterpret_cast<const Quad*>(from + j * step_);
+    } else {
+      GPU_UNROLL
+      for (int j = 0; j < kTiles; ++j) {
+        const unsigned char* at = from + j * step_;
+        codes.of[j] = {load_32_bits(at), load_32_bits(at + 4), load_32_bits(at + 8),
+                       load_32_bits(at + 12)};
+      }
+    }
+  }
+
+ private:
+  const unsigned char* from_;
+  std::int64_t step_;
+  bool is_aligned_;
+};
+
+// Two halves of weights for each of the two registers of a part of depth, from four codes of a
+// dword: 0 and 4, 1 and 5, or two further.
+GPU_INLINE void open_codes(std::uint32_t dword, int pair, std::uint32_t scales,
+                           std::uint32_t offsets, std::uint32_t (&out)[2]) {
+  constexpr std::uint32_t k1024 = 0x64006400u;
+  const std::uint32_t bits = pair == 0 ? dword : dword >> 8;
+  const std::uint32_t low = (bits & 0x000F000Fu) | k1024;   // 1024 + code
+  const std::uint32_t high = (bits & 0x00F000F0u) | k1024;  // 1024 + 16 code
+  constexpr std::uint32_t kMinus1032 = 0xE408E408u, kMinus72 = 0xD480D480u,
+                          kSixteenth = 0x2C002C00u;
+  out[0] = multiply_add_halves(add_halves(low, kMinus1032), scales, offsets);
+  out[1] = multiply_add_halves(multiply_add_halves(high, kSixteenth, kMinus72), scales, offsets);
+}
+
+GPU_INLINE std::uint32_t quad_at(const Quad& quad, int i) {
+  return i == 0 ? quad.x : i == 1 ? quad.y : i == 2 ? quad.z : quad.w;
+}
+
+// Eight neighbouring columns of a row of sums.
+GPU_INLINE void store_eight(const ResultParams& r, float* row, int expert, int column,
+                            float (&sums)[8], bool are_quads) {
+  if (r.gate != Gate::None) {
+    const std::int64_t bias = std::int64_t{expert} * (r.n_columns / 2) + column / 2;
+    float out[4];
+    GPU_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      float gate = sums[2 * i], up = sums[2 * i + 1];
+      if (r.biases[0] != nullptr) gate += r.biases[0][bias + i];
+      if (r.biases[1] != nullptr) up += r.biases[1][bias + i];
+      out[i] = gate_value<false>(r, gate, up);
+    }
+    if (are_quads) {
+      *reinterpret_cast<FloatQuad*>(row + column / 2) = {out[0], out[1], out[2], out[3]};
+    } else {
+      GPU_UNROLL
+      for (int i = 0; i < 4; ++i) row[column / 2 + i] = out[i];
+    }
+    return;
+  }
+  if (r.biases[0] != nullptr) {
+    const float* bias = r.biases[0] + std::int64_t{expert} * r.n_columns + column;
+    GPU_UNROLL
+    for (int i = 0; i < 8; ++i) sums[i] += bias[i];
+  }
+  if (are_quads) {
+    auto* to = reinterpret_cast<FloatQuad*>(row + column);
+    to[0] = {sums[0], sums[1], sums[2], sums[3]};
+    to[1] = {sums[4], sums[5], sums[6], sums[7]};
+  } else {
+    GPU_UNROLL
+    for (int i = 0; i < 8; ++i) row[column + i] = sums[i];
+  }
+}
+
+}  // namespace
+
+// Blocks: columns, tiles of rows.
+GPU_KERNEL(direct_product_4, ProductParams, 128) {
+  static_assert(kThreads == 128 && kDirectDepth == 2 * kTileDepth);
+  const RowTile tile = row_tile(p, block_y(), kProductRows);
+  if (tile.n_rows == 0) return;
+  const int first_column = block_x() * kColumns;
+  const auto own_weight = [&]() GPU_LAMBDA {
+    return weight_of(p, p.result.gate != Gate::None ? thread() / 4 % 2 : 0, tile.expert);
+  };
+  unsigned char* activations = dynamic_shared();
+
+  GPU_SHARED std::uint32_t first_units[kProductRows];
+  GPU_SHARED float row_scales[kProductRows];
+  GPU_SHARED std::int32_t y_rows[kProductRows];
+  if (thread() < kProductRows) {
+    const int row = tile.first + (thread() < tile.n_rows ? thread() : tile.n_rows - 1);
+    const int x_row = p.rows == nullptr ? row : p.rows[row] / p.divisor;
+    first_units[thread()] =
+        static_cast<std::uint32_t>(x_row) * static_cast<std::uint32_t>(p.x_stride / 8);
+    row_scales[thread()] = p.x_scales[x_row] * p.result.scale;
+    y_rows[thread()] = p.result.rows == nullptr ? row : p.result.rows[row];
+  }
+  const int n_blocks = p.weights[0].cols / kDirectDepth, n_steps = 2 * n_blocks;
+  const CodeReader reader(p, own_weight(), first_column);
+  Codes codes, next_codes;
+  reader.load(0, codes);
+  sync();
+
+  constexpr int kUnits = kTileDepth / 8, kRowsAtOnce = kThreads / kUnits;
+  const auto* x = static_cast<const Quad*>(p.x) + thread() % kUnits;
+  const int to = unit_at<kTileDepth>(thread() / kUnits, thread() % kUnits);
+  const auto copy = [&](int step, int stage) GPU_LAMBDA {
+    if (step < n_steps) {
+      GPU_UNROLL
+      for (int row = 0; row < kProductRows; row += kRowsAtOnce) {
+        if (row < tile.n_rows)
+          copy_16(activations + stage * kStageBytes + row * kTileDepth * 2 + to,
+                  x + (first_units[row + thread() / kUnits] +
+                       static_cast<std::uint32_t>(step * kUnits)));
+      }
+    }
+    close_copies();
+  };
+  GPU_UNROLL
+  for (int i = 0; i < kStages - 1; ++i) copy(i, i);
+
+  auto* table = reinterpret_cast<std::uint32_t*>(activations + kStages * kStageBytes);
+  const int group_shift = 31 - count_leading_zeros(p.weights[0].group);
+  const int blocks_of_groups = (kDirectGroups << group_shift) / kDirectDepth;
+  float sums[8][kTiles][4] = {};
+  const auto multiply = [&](auto pieces) GPU_LAMBDA {
+    const int in_piece = lane() % 16, unit = lane() / 16;
+    int stage = 0;
+    GPU_ROLLED
+    for (int block = 0; block < n_blocks; ++block) {
+      const int of_groups = block % blocks_of_groups * kDirectDepth;
+      if (of_groups == 0) {
+        if (block > 0) sync();
+        const DeviceWeight again = own_weight();  // keeps no registers meanwhile
+        Groups(p, again, first_column, table).fill(p, again, block * kDirectDepth >> group_shift);
+      }
+      std::uint32_t scales[kTiles], offsets[kTiles];
+      GPU_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        await_copies<kStages - 2>();
+        sync();
+        copy(2 * block + half + kStages - 1, stage == 0 ? kStages - 1 : stage - 1);
+        if (half == 1) reader.load(block + 1 < n_blocks ? block + 1 : block, next_codes);
+        if (half == 0) {
+          GPU_UNROLL
+          for (int j = 0; j < kTiles; ++j) {
+            const int group = (of_groups + lane() % 4 * 32) >> group_shift;
+            const std::uint32_t both = table[group * kDirectGroupStride + column_of(lane() / 4, j)];
+            scales[j] = pick_bytes(both, both, 0x1010);
+            offsets[j] = pick_bytes(both, both, 0x3232);
+          }
+        }
+        const unsigned char* a = activations + stage * kStageBytes;
+        GPU_UNROLL
+        for (int part = 0; part < 4; ++part) {
+          std::uint32_t weights[kTiles][2];
+          GPU_UNROLL
+          for (int j = 0; j < kTiles; ++j)
+            open_codes(quad_at(codes.of[j], 2 * half + part / 2), part % 2, scales[j], offsets[j],
+                       weights[j]);
+          std::uint32_t rows[2][4];
+          const unsigned char* from = a + unit_at<kTileDepth>(in_piece, 2 * part + unit);
+          load_matrices(rows[0], from);
+          GPU_UNROLL
+          for (int i = 0; i < 8; ++i) {
+            if (i >= pieces()) continue;
+            if (i + 1 < 8) load_matrices(rows[(i + 1) % 2], from + (i + 1) * 16 * kTileDepth * 2);
+            GPU_UNROLL
+            for (int j = 0; j < kTiles; ++j) multiply_halves(sums[i][j], rows[i % 2], weights[j]);
+          }
+        }
+        stage = stage == kStages - 1 ? 0 : stage + 1;
+      }
+      codes = next_codes;
+    }
+  };
+  const int n_pieces = (tile.n_rows + 15) / 16;
+  if (n_pieces == 8) {
+    multiply([]() GPU_LAMBDA { return 8; });
+  } else {
+    multiply([n_pieces]() GPU_LAMBDA { return n_pieces; });
+  }
+
+  const int column = first_column + warp() * 32 + lane() % 4 * 8;
+  if (column >= p.result.n_columns) return;
+  const bool are_quads = is_multiple(p.result.y, 16) && p.result.y_stride % 4 == 0;
+  GPU_UNROLL
+  for (int i = 0; i < 8; ++i) {
+    GPU_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const int row = 16 * i + 8 * half + lane() / 4;
+      if (row >= tile.n_rows) continue;
+      const float scale = row_scales[row];
+      float own[8];
+      GPU_UNROLL
+      for (int j = 0; j < kTiles; ++j) {
+        own[2 * j] = sums[i][j][2 * half] * scale;
+        own[2 * j + 1] = sums[i][j][2 * half + 1] * scale;
+      }
+      store_eight(p.result, p.result.y + y_rows[row] * p.result.y_stride, tile.expert, column, own,
+                  are_quads);
+    }
+  }
+}
+
+}  // namespace moeflux::gpu
+GPU_CODE_END
