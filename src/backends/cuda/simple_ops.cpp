@@ -159,6 +159,7 @@ void CudaBackend::launch_combine(const CombineOp& op) {
   p.out_stride = op.out.stride;
   p.d = static_cast<std::int32_t>(op.out.cols);
   p.top_k = static_cast<std::int32_t>(op.weights.cols);
+  p.is_exact = precision_ == Precision::Exact;
   if (op.out.rows > 0)
     launch("combine", p, {.x = pieces(op.out.cols, 256), .y = count(op.out.rows), .threads = 256});
 }
@@ -204,6 +205,7 @@ void CudaBackend::gated_delta(const GatedDeltaOp& op) {
   p.d_value = s.d_value;
   p.gate_is_silu = s.output_gate == GateActivation::Silu;
   p.heads_alternate = s.heads_alternate;
+  p.is_exact = precision_ == Precision::Exact;
   p.eps = op.eps;
   p.q_scale = 1.0f / std::sqrt(static_cast<float>(s.d_key));
   const bool has_whole_warps = s.d_key % gpu::kWarp == 0 && s.d_value % gpu::kWarp == 0;

@@ -184,6 +184,9 @@ inline float log2(float x) {
 inline float inverse(float x) {
   return 1.0f / x;
 }
+inline float inverse_sqrt(float x) {
+  return 1.0f / std::sqrt(x);
+}
 inline float sqrt(float x) {
   return std::sqrt(x);
 }

@@ -52,8 +52,15 @@ GPU_KERNEL(short_conv_step, ConvParams, 256) {
 }
 
 GPU_INLINE float decay_of(const DeltaParams& p, int head, float a) {
-  const float logarithm = -portable::exp(p.a_log[head]) * portable::softplus(a + p.dt_bias[head]);
-  return p.is_chunked ? logarithm : portable::exp(logarithm);
+  const float x = a + p.dt_bias[head];
+  if (p.is_exact)
+    return portable::exp(-portable::exp(p.a_log[head]) * portable::softplus(x));
+  const float softplus = x > 20 ? x : log2(1.0f + exp(x)) * 0.6931471805599453f;
+  const float logarithm = -exp(p.a_log[head]) * softplus;
+  return p.is_chunked ? logarithm : exp(logarithm);
+}
+GPU_INLINE float beta_of(const DeltaParams& p, float b) {
+  return p.is_exact ? portable::sigmoid(b) : sigmoid(b);
 }
 
 // Queries and keys of length 1, decays (their logarithms in chunks) and betas. Blocks: rows, key
@@ -92,7 +99,7 @@ GPU_KERNEL(prepare_delta, DeltaParams, 128) {
   for (int h = thread(); h < p.n_value_heads; h += n_threads()) {
     const std::int64_t at = block_x() * std::int64_t{p.n_value_heads} + h;
     p.a[at] = decay_of(p, h, p.a[at]);
-    p.b[at] = portable::sigmoid(p.b[at]);
+    p.b[at] = beta_of(p, p.b[at]);
   }
 }
 
@@ -191,7 +198,7 @@ GPU_KERNEL(delta_step_128, DeltaParams, kDeltaStepThreads) {
   const float squares = warp_sum(own * own);
   if (lane() == 0) sums[warp()] = squares;
   if (thread() == n_threads() - 1) gates[0] = decay_of(p, head, p.a[head]);
-  if (thread() == n_threads() - 1 - kWarp) gates[1] = portable::sigmoid(p.b[head]);
+  if (thread() == n_threads() - 1 - kWarp) gates[1] = beta_of(p, p.b[head]);
   sync();
   if (has_query || has_key) {
     const int warps = p.d_key / kWarp, first = has_query ? 0 : warps;

@@ -26,6 +26,7 @@ struct DeltaParams {
   std::int32_t n, n_key_heads, n_value_heads, d_key, d_value, gate_is_silu;
   std::int32_t heads_alternate;
   std::int32_t is_chunked;  // for the kernels of delta_chunks.cu
+  std::int32_t is_exact, unused;
   float eps, q_scale;
   std::uint16_t* matrices;  // of chunks: [chunk][value head][2][row][hi | lo][column]
 };

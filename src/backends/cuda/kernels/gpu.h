@@ -241,6 +241,11 @@ inline float inverse(float x) {
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
   return out;
 }
+inline float inverse_sqrt(float x) {
+  float out;
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
+  return out;
+}
 inline float sqrt(float x) {
   return __builtin_sqrtf(x);
 }

@@ -180,7 +180,9 @@ GPU_KERNEL(combine, CombineParams, 256) {
   for (std::int64_t pair = row * p.top_k; pair < (row + 1) * p.top_k; ++pair)
     sum += p.weights[pair] * p.experts[pair * p.experts_stride + c];
   if (p.shared != nullptr) {
-    const float gate = p.shared_gate == nullptr ? 1.0f : portable::sigmoid(p.shared_gate[row]);
+    const float gate = p.shared_gate == nullptr ? 1.0f
+                       : p.is_exact             ? portable::sigmoid(p.shared_gate[row])
+                                                : sigmoid(p.shared_gate[row]);
     sum += gate * p.shared[row * p.shared_stride + c];
   }
   p.out[row * p.out_stride + c] = sum;

@@ -35,7 +35,7 @@ struct CombineParams {
   const float* shared_gate;  // null: the shared expert counts as it is
   float* out;
   std::int64_t experts_stride, shared_stride, out_stride;
-  std::int32_t d, top_k;
+  std::int32_t d, top_k, is_exact, unused;
 };
 
 }  // namespace moeflux::gpu
