@@ -26,6 +26,7 @@ struct AttentionParams;
 struct DeltaParams;
 struct DeviceKv;
 struct ProductParams;
+struct RmsNormParams;
 }  // namespace moeflux::gpu
 
 namespace moeflux::cuda {
@@ -168,6 +169,7 @@ class CudaBackend final : public Backend {
   void product(gpu::ProductParams& p, std::int64_t most_rows, std::int64_t n_x);
   void opened_product(const gpu::ProductParams& p);
   void walk_chunks(gpu::DeltaParams p);
+  bool norm_of_many_rows(const gpu::RmsNormParams& norm, std::int64_t rows);
 
   void note_enqueued();
   void note_rows(std::int64_t rows);
