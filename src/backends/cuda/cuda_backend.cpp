@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "backends/cuda/kernels/elementwise.h"
+#include "backends/cuda/launch.h"
 #include "backends/cuda/operands.h"
 #include "base/error.h"
 #include "quant/interleave.h"
@@ -193,6 +195,7 @@ void CudaBackend::note_rows(std::int64_t rows) {
 }
 
 void CudaBackend::flush() {
+  settle();
   if (n_flushed_ == n_enqueued_) return;
   n_flushed_ = n_enqueued_;  // what fails is not tried again
   program_.run(!is_wide_);
@@ -246,8 +249,7 @@ void CudaBackend::upload(std::span<const std::byte> from, const Bytes& to) {
   }
   std::memcpy(uploads_ + at, from.data(), from.size());
   uploads_used_ = at + from.size();
-  program_.copy(address(to), reinterpret_cast<std::uintptr_t>(uploads_ + at), from.size());
-  note_enqueued();
+  copy_bytes(address(to), reinterpret_cast<std::uintptr_t>(uploads_ + at), from.size());
 }
 
 void CudaBackend::download(const Bytes& from, std::span<std::byte> to) {
@@ -266,20 +268,35 @@ void CudaBackend::download(const Bytes& from, std::span<std::byte> to) {
     return download(from, to);
   }
   downloads_used_ = at + to.size();
-  program_.copy(reinterpret_cast<std::uintptr_t>(downloads_ + at), address(from), to.size());
-  note_enqueued();
+  copy_bytes(reinterpret_cast<std::uintptr_t>(downloads_ + at), address(from), to.size());
   pending_.push_back({n_enqueued_, downloads_ + at, to});
 }
 
 void CudaBackend::copy(const Bytes& from, const Bytes& to) {
   MOEFLUX_ASSERT(from.size == to.size);
   if (from.size == 0 || address(from) == address(to)) return;
-  program_.copy(address(to), address(from), from.size);
-  note_enqueued();
+  copy_bytes(address(to), address(from), from.size);
+}
+
+// A kernel copies few bytes sooner than the copy engine, and overlaps with its neighbours.
+void CudaBackend::copy_bytes(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) {
+  constexpr std::size_t kFewBytes = 256u << 10;
+  if (bytes > kFewBytes || bytes % 4 != 0 || to % 4 != 0 || from % 4 != 0 || is_wide_) {
+    settle();
+    program_.copy(to, from, bytes);
+    note_enqueued();
+    return;
+  }
+  auto p = zeroed<gpu::CopyWordsParams>();
+  p.to = reinterpret_cast<std::uint32_t*>(to);
+  p.from = reinterpret_cast<const std::uint32_t*>(from);
+  p.n = static_cast<std::int64_t>(bytes / 4);
+  launch("copy_words", p, {.x = pieces(p.n, 256), .threads = 256});
 }
 
 void CudaBackend::clear(const Bytes& bytes) {
   if (bytes.empty()) return;
+  settle();
   program_.clear(address(bytes), bytes.size);
   note_enqueued();
 }

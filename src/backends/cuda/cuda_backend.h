@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,6 +25,8 @@
 namespace moeflux::gpu {
 struct AttentionParams;
 struct DeltaParams;
+struct FindExpertsParams;
+struct RouteParams;
 struct DeviceKv;
 struct ProductParams;
 struct RmsNormParams;
@@ -60,7 +63,10 @@ class CudaBackend final : public Backend {
   bool transferred(Mark mark) override;
   void wait_for_transfer(Mark mark) override;
 
-  Mark mark() override { return n_enqueued_; }
+  Mark mark() override {
+    settle();
+    return n_enqueued_;
+  }
   bool done(Mark mark) override;
   void wait(Mark mark) override;
 
@@ -106,11 +112,45 @@ class CudaBackend final : public Backend {
 
   template <class Params>
   void launch(std::string_view kernel, const Params& params, const Grid& grid) {
+    settle();
     program_.launch(kernel, params, grid);
     note_enqueued();
   }
-  // Products of few rows of activations, and of many.
-  void few_rows(std::span<const MatmulOp> ops);
+
+  // Operations of few rows that have not been launched, since the next one may be able to take them
+  // along: a norm becomes part of the products that follow, a sum part of the product before it,
+  // and the experts of a row, their shared one and their sum are two launches (fused_rows.cpp).
+  // One kind at a time, or route, shared, experts and combine in this order.
+  struct Waiting {
+    std::optional<RmsNormOp> norm;
+    std::optional<MatmulOp> product;
+    std::optional<RouteOp> route;
+    std::optional<FfnOp> shared;         // whose hidden values `experts` has where it waits as well
+    std::optional<ExpertsOp> experts;    // whose hidden values are there
+    std::optional<CombineOp> combine;
+    bool is_empty = true;
+  };
+  bool may_wait(std::int64_t n_rows) const {
+    return !is_wide_ && precision_ != Precision::Exact && n_rows > 0 && n_rows <= kFewRows;
+  }
+  // Launches what waits.
+  void settle();
+  void launch_norm(const RmsNormOp& op);
+  void launch_add(const AddOp& op);
+  void launch_route(const RouteOp& op);
+  void launch_combine(const CombineOp& op);
+  gpu::RouteParams route_params(const RouteOp& op);
+  static gpu::DeviceWeight shape_of(Weight w);
+  bool can_sum(const ExpertsOp& op) const;
+  bool can_take_norm(std::span<const MatmulOp> ops) const;
+  bool can_take_shared(const FfnOp& shared, const ExpertsOp& op) const;
+  void expert_sums(const ExpertsOp& op, const std::optional<FfnOp>& shared, const CombineOp& combine,
+                   const View& total);
+
+  // Products of few rows of activations, and of many. `norm`: of what all of them multiply;
+  // `total`: what the result is added to.
+  void few_rows(std::span<const MatmulOp> ops, const RmsNormOp* norm = nullptr,
+                const View& total = {});
   void many_rows(const MatmulOp& op);
   void few_rows(const FfnOp& op);
   void many_rows(const FfnOp& op);
@@ -125,9 +165,13 @@ class CudaBackend final : public Backend {
   void experts_of_many_rows(const ExpertsOp& op, const std::uint64_t* places);
   void experts_that_are_there(const ExpertsOp& op, const std::uint64_t* places);
   void experts_in_rounds(const ExpertsOp& op);
-  void find_experts(const ExpertsOp& op, const std::uint64_t* places, bool asks);
-  void pairs_of_few_rows(const ExpertsOp& op, const gpu::FoundExpert* found);
+  gpu::FindExpertsParams find_params(const ExpertsOp& op, const std::uint64_t* places, bool asks);
+  // Hidden values of pairs, and of the shared expert where there is one; and what is made of those
+  // of pairs.
+  void hidden_of_pairs(const ExpertsOp& op, const std::optional<FfnOp>& shared);
+  void results_of_pairs(const ExpertsOp& op);
   static const std::uint64_t* place_words(const Bytes& places);
+  const gpu::FoundExpert* found();
   CUdeviceptr found_memory();  // a round, and from kFoundAt on a FoundExpert for each pair
   // Dynamic ones: static memory takes some, and so does the device.
   std::int64_t shared_bytes_of_block() const {
@@ -172,6 +216,8 @@ class CudaBackend final : public Backend {
   void walk_chunks(gpu::DeltaParams p);
   bool norm_of_many_rows(const gpu::RmsNormParams& norm, std::int64_t rows);
 
+  // Between the host and the device, or on the device.
+  void copy_bytes(CUdeviceptr to, CUdeviceptr from, std::size_t bytes);
   void note_enqueued();
   void note_rows(std::int64_t rows);
   void flush();
@@ -194,6 +240,7 @@ class CudaBackend final : public Backend {
   std::function<void()> poll_;
   Program program_;
   bool is_wide_ = false;  // the list has operations of many rows
+  Waiting waiting_;
 
   Mark n_enqueued_ = 0, n_flushed_ = 0, n_done_ = 0;
   std::deque<Moment> moments_;

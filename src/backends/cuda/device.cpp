@@ -2,11 +2,25 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
 
 #include "base/error.h"
 
 namespace moeflux::cuda {
 namespace {
+
+void replace_all(std::string& text, std::string_view from, std::string_view to) {
+  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+    text.replace(at, from.size(), to);
+}
+
+// PTX whose kernels overlap, for GPUs that can.
+std::string overlapping(const char* ptx) {
+  std::string text = ptx;
+  replace_all(text, ".target sm_80", ".target sm_90");
+  replace_all(text, "//griddepcontrol.", "griddepcontrol.");
+  return text;
+}
 
 int attribute(const Driver& driver, CUdevice device, int which) {
   int value = 0;
@@ -25,6 +39,7 @@ Device::Device(const Driver& driver, int index)
   const int major = attribute(driver_, device_, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
   if (major < 8)
     fail(Errc::Unsupported, "{}: kernels need a GPU of compute capability 8.0 or later", name_);
+  overlaps_ = major >= 9;
   n_processors_ = attribute(driver_, device_, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   most_shared_ = static_cast<std::size_t>(
       attribute(driver_, device_, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
@@ -58,8 +73,10 @@ CUfunction Device::kernel(std::string_view name) {
   for (std::size_t m = 0; m < modules.size(); ++m) {
     for (const char* each : modules[m].kernels) {
       if (name != each) continue;
-      if (modules_[m] == nullptr)
-        MOEFLUX_CUDA(driver_, cuModuleLoadData, &modules_[m], modules[m].ptx);
+      if (modules_[m] == nullptr) {
+        const std::string ptx = overlaps_ ? overlapping(modules[m].ptx) : modules[m].ptx;
+        MOEFLUX_CUDA(driver_, cuModuleLoadData, &modules_[m], ptx.c_str());
+      }
       CUfunction function = nullptr;
       MOEFLUX_CUDA(driver_, cuModuleGetFunction, &function, modules_[m], each);
       constexpr std::size_t kUsualShared = 48 << 10;

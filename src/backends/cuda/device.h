@@ -37,6 +37,7 @@ class Device {
   const Driver& driver() const { return driver_; }
   const std::string& name() const { return name_; }
   int n_processors() const { return n_processors_; }
+  bool overlaps() const { return overlaps_; }  // kernels, see kernels/gpu.h
   std::size_t most_shared_bytes() const { return most_shared_; }  // of a block
   CUstream compute() const { return compute_; }                   // operations, in order
   CUstream copies() const { return copies_; }                     // beside them
@@ -58,6 +59,7 @@ class Device {
   CUstream compute_ = nullptr, copies_ = nullptr;
   std::string name_;
   int n_processors_ = 0;
+  bool overlaps_ = false;
   std::size_t most_shared_ = 0;
   std::vector<CUmodule> modules_;  // as kernel_modules(), null where not loaded
   std::map<std::string_view, CUfunction> kernels_;

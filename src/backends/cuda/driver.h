@@ -33,6 +33,22 @@ inline constexpr unsigned CU_EVENT_DISABLE_TIMING = 2;
 inline constexpr unsigned CU_MEMHOSTALLOC_PORTABLE = 1, CU_MEMHOSTALLOC_DEVICEMAP = 2;
 inline constexpr int CU_STREAM_CAPTURE_MODE_RELAXED = 2;
 
+inline constexpr unsigned CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6;
+struct CUlaunchAttribute {
+  unsigned id;
+  unsigned unused;
+  union {
+    int programmaticStreamSerializationAllowed;
+    char all[64];
+  } value;
+};
+struct CUlaunchConfig {
+  unsigned gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes;
+  CUstream hStream;
+  CUlaunchAttribute* attrs;
+  unsigned numAttrs;
+};
+
 // name, type of a pointer to it, symbol in the library
 #define MOEFLUX_CUDA_FUNCTIONS(X)                                                                  \
   X(cuInit, CUresult (*)(unsigned), "cuInit")                                                      \
@@ -67,10 +83,8 @@ inline constexpr int CU_STREAM_CAPTURE_MODE_RELAXED = 2;
   X(cuModuleUnload, CUresult (*)(CUmodule), "cuModuleUnload")                                      \
   X(cuModuleGetFunction, CUresult (*)(CUfunction*, CUmodule, const char*), "cuModuleGetFunction")  \
   X(cuFuncSetAttribute, CUresult (*)(CUfunction, int, int), "cuFuncSetAttribute")                  \
-  X(cuLaunchKernel,                                                                                \
-    CUresult (*)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, \
-                 CUstream, void**, void**),                                                        \
-    "cuLaunchKernel")                                                                              \
+  X(cuLaunchKernelEx, CUresult (*)(const CUlaunchConfig*, CUfunction, void**, void**),             \
+    "cuLaunchKernelEx")                                                                            \
   X(cuStreamBeginCapture, CUresult (*)(CUstream, int), "cuStreamBeginCapture_v2")                  \
   X(cuStreamEndCapture, CUresult (*)(CUstream, CUgraph*), "cuStreamEndCapture")                    \
   X(cuGraphInstantiate, CUresult (*)(CUgraphExec*, CUgraph, unsigned long long),                   \

@@ -53,6 +53,7 @@ void CudaBackend::experts(const ExpertsOp& op) {
   // Slots of other sizes share the buffer, and some hold what is on its way.
   const bool surely_fit = 4 * n_pairs * expert_bytes(op.table) <= op.table.slots->bytes();
   if (op.h.rows <= kFewRows && surely_fit) return experts_of_few_rows(op);
+  settle();  // the host looks at what was chosen
   const ExpertPlace* places = places_of(op);
   const bool all_there = std::none_of(places, places + op.spec->n_experts,
                                       [](const ExpertPlace& place) { return place.missing(); });
@@ -62,15 +63,18 @@ void CudaBackend::experts(const ExpertsOp& op) {
 
 void CudaBackend::experts_that_are_there(const ExpertsOp& op, const std::uint64_t* places) {
   if (op.h.rows > kFewRows) return experts_of_many_rows(op, places);
-  find_experts(op, places, false);
-  pairs_of_few_rows(op, reinterpret_cast<const gpu::FoundExpert*>(found_memory() + kFoundAt));
+  settle();
+  launch("find_experts", find_params(op, places, false), {.threads = 256});
+  hidden_of_pairs(op, {});
+  results_of_pairs(op);
 }
 
 const std::uint64_t* CudaBackend::place_words(const Bytes& places) {
   return reinterpret_cast<const std::uint64_t*>(address(places));
 }
 
-void CudaBackend::find_experts(const ExpertsOp& op, const std::uint64_t* places, bool asks) {
+gpu::FindExpertsParams CudaBackend::find_params(const ExpertsOp& op, const std::uint64_t* places,
+                                                bool asks) {
   auto p = zeroed<gpu::FindExpertsParams>();
   p.ids = ints(op.ids);
   p.places = places;
@@ -82,7 +86,11 @@ void CudaBackend::find_experts(const ExpertsOp& op, const std::uint64_t* places,
   p.found = reinterpret_cast<std::uint64_t*>(memory + kFoundAt);
   p.n_pairs = static_cast<std::int32_t>(op.ids.size());
   p.bank = op.bank;
-  launch("find_experts", p, {.threads = 256});
+  return p;
+}
+
+const gpu::FoundExpert* CudaBackend::found() {
+  return reinterpret_cast<const gpu::FoundExpert*>(found_memory() + kFoundAt);
 }
 
 CUdeviceptr CudaBackend::found_memory() {
@@ -92,12 +100,6 @@ CUdeviceptr CudaBackend::found_memory() {
     MOEFLUX_CUDA(driver_, cuMemsetD8Async, found_, 0, kBytes, device_.compute());
   }
   return found_;
-}
-
-void CudaBackend::experts_of_few_rows(const ExpertsOp& op) {
-  MOEFLUX_ASSERT(op.ids.size() <= std::int64_t{kMostPairs});
-  find_experts(op, place_words(op.table.places), true);
-  pairs_of_few_rows(op, reinterpret_cast<const gpu::FoundExpert*>(found_memory() + kFoundAt));
 }
 
 // The device's side of the mailbox, played by the host between launches.

@@ -2,10 +2,13 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <utility>
 
 #include "backends/cuda/cuda_backend.h"
 #include "backends/cuda/kernels/elementwise.h"
+#include "backends/cuda/kernels/experts.h"
 #include "backends/cuda/kernels/matvec.h"
+#include "backends/cuda/kernels/router.h"
 #include "backends/cuda/launch.h"
 #include "backends/cuda/operands.h"
 #include "base/error.h"
@@ -74,6 +77,16 @@ unsigned shared_bytes_for(std::int64_t n_rows, std::size_t bytes_per_row) {
   return static_cast<unsigned>(bytes_per_row * (n_rows == 1 ? 1 : gpu::kMostVectorRows));
 }
 
+// Rows of weights that each sharer of a warp takes (matvec_*.cu).
+struct SharerRows {
+  int one, four, pairs, down;
+};
+constexpr std::array<SharerRows, 5> kSharerRows = {{{4, 2, 2, 4}, {2, 2, 1, 2}, {1, 1, 1, 1},
+                                                    {2, 2, 1, 2}, {1, 1, 1, 1}}};
+const SharerRows& sharer_rows(Family family) {
+  return kSharerRows[static_cast<std::size_t>(family)];
+}
+
 // Blocks for so many rows of weights, where a warp takes `rows_per_sharer` of each sharer.
 unsigned blocks_for(Family family, std::int64_t rows, std::int64_t cols, int rows_per_sharer) {
   if (family == Family::Any) return pieces(rows, gpu::kVectorWarps);
@@ -88,6 +101,16 @@ gpu::ActivationParams activation(const FfnActivation& a) {
                                                 : gpu::Activation::ClampedSwiglu,
           a.alpha, a.limit};
 }
+
+MatmulOp down_of(const FfnOp& op) {
+  return {.weight = op.down,
+          .bias = op.down_bias,
+          .x = op.hidden.row_range(0, op.x.rows),
+          .y = op.y.row_range(0, op.x.rows)};
+}
+
+constexpr std::int64_t kLongColumns = 2048;  // beyond, threads take fewer rows of weights
+constexpr int kSummedRows = 2;               // of weights, of a warp
 
 bool alike(const gpu::DeviceWeight& a, const gpu::DeviceWeight& b) {
   return a.kind == b.kind && a.bits == b.bits && a.cols == b.cols && a.rows == b.rows;
@@ -104,41 +127,82 @@ void CudaBackend::matmuls(std::span<const MatmulOp> ops) {
   std::int64_t most_rows = 0;
   for (const MatmulOp& op : ops) most_rows = std::max(most_rows, op.x.rows);
   note_rows(most_rows);
-  if (most_rows <= kFewRows) return few_rows(ops);
-  for (const MatmulOp& op : ops) many_rows(op);
+  if (most_rows > kFewRows) {
+    for (const MatmulOp& op : ops) many_rows(op);
+    return;
+  }
+  if (waiting_.norm && can_take_norm(ops)) {
+    const RmsNormOp norm = *waiting_.norm;
+    waiting_ = {};
+    return few_rows(ops, &norm);
+  }
+  settle();
+  const bool rounds = precision_ != Precision::Exact;
+  if (ops.size() == 1 && may_wait(ops[0].x.rows) &&
+      family_of(device_weight(ops[0].weight), rounds) != Family::Any) {
+    waiting_.product = ops[0];
+    waiting_.is_empty = false;
+    return;
+  }
+  few_rows(ops);
 }
 
-void CudaBackend::few_rows(std::span<const MatmulOp> ops) {
+void CudaBackend::few_rows(std::span<const MatmulOp> ops, const RmsNormOp* norm,
+                           const View& total) {
   const bool rounds = precision_ != Precision::Exact;
   for (Family family :
        {Family::Common, Family::Other, Family::Floats, Family::Exact, Family::Any}) {
-    std::int64_t n_rows = 0;
+    std::int64_t n_rows = 0, most_cols = 0;
     std::size_t bytes_per_row = 0;
+    unsigned usual_blocks = 0;
     for (const MatmulOp& op : ops) {
       if (family_of(device_weight(op.weight), rounds) != family) continue;
       n_rows = op.x.rows;
+      most_cols = std::max(most_cols, op.weight.cols);
       bytes_per_row = std::max(bytes_per_row, shared_bytes(family, op.weight.cols));
+      usual_blocks +=
+          blocks_for(family, op.weight.rows, op.weight.cols, most_cols > kLongColumns ? 2 : 4);
     }
     const std::int64_t at_once = n_rows == 0 ? 1 : rows_at_once(bytes_per_row);
     for (std::int64_t first = 0; first < n_rows; first += at_once) {
       const std::int64_t n = std::min(at_once, n_rows - first);
+      std::string kernel = kernel_name("matvec", family, n == 1 ? 1 : 4);
+      int rows_per_sharer = n == 1 ? sharer_rows(family).one : sharer_rows(family).four;
+      if (n == 1 && family == Family::Common) {
+        if (4 * usual_blocks < 3 * static_cast<unsigned>(device_.n_processors())) {
+          kernel += "_thin";
+          rows_per_sharer = 1;
+        } else if (most_cols > kLongColumns) {
+          kernel += "_long";
+          rows_per_sharer = 2;
+        }
+      }
       auto p = zeroed<gpu::MatvecParams>();
       p.n_rows = static_cast<std::int32_t>(n);
+      if (norm != nullptr) {
+        p.norm.weight = floats(norm->weight);
+        p.norm.out = floats(norm->out) + first * norm->out.stride;
+        p.norm.out_stride = norm->out.stride;
+        p.norm.eps = norm->eps;
+      }
       unsigned blocks = 0;
       for (const MatmulOp& op : ops) {
         const gpu::DeviceWeight weight = device_weight(op.weight);
         if (family_of(weight, rounds) != family) continue;
+        const View& x = norm != nullptr ? norm->x : op.x;
         gpu::VectorJob& job = p.jobs[p.n_jobs++];
         job.weight = weight;
         job.bias = floats(op.bias);
-        job.x = floats(op.x) + first * op.x.stride;
+        job.x = floats(x) + first * x.stride;
         job.y = floats(op.y) + first * op.y.stride;
-        job.x_stride = op.x.stride;
+        job.total = total.empty() ? nullptr : floats(total) + first * total.stride;
+        job.x_stride = x.stride;
         job.y_stride = op.y.stride;
+        job.total_stride = total.stride;
         job.first_block = static_cast<std::int32_t>(blocks);
-        blocks += blocks_for(family, op.weight.rows, op.weight.cols, n == 1 ? 4 : 2);
+        blocks += blocks_for(family, op.weight.rows, op.weight.cols, rows_per_sharer);
       }
-      launch(kernel_name("matvec", family, n == 1 ? 1 : 4), p,
+      launch(kernel, p,
              {.x = blocks,
               .threads = gpu::kVectorThreads,
               .shared_bytes = shared_bytes_for(n, bytes_per_row)});
@@ -151,10 +215,14 @@ void CudaBackend::ffns(std::span<const FfnOp> ops) {
     const std::int64_t n = op.rows_in.empty() ? op.x.rows : op.rows_in.cols;
     note_rows(n);
     if (n == 0) continue;
-    if (n <= kFewRows && op.rows_in.empty() && op.rows_out.empty())
-      few_rows(op);
-    else
+    if (n > kFewRows || !op.rows_in.empty() || !op.rows_out.empty()) {
       many_rows(op);
+    } else if (waiting_.route && !waiting_.shared && may_wait(n)) {
+      waiting_.shared = op;  // the routed experts come next
+    } else {
+      settle();
+      few_rows(op);
+    }
   }
 }
 
@@ -179,55 +247,226 @@ void CudaBackend::few_rows(const FfnOp& op) {
     p.activation = activation(op.activation);
     p.n_rows = static_cast<std::int32_t>(n);
     launch(kernel_name("gated", family, n == 1 ? 1 : 4), p,
-           {.x = blocks_for(family, op.gate.rows, op.gate.cols, n == 1 ? 2 : 1),
+           {.x = blocks_for(family, op.gate.rows, op.gate.cols, 1),
             .threads = gpu::kVectorThreads,
             .shared_bytes = shared_bytes_for(n, bytes_per_row)});
   }
-  const MatmulOp down{.weight = op.down,
-                      .bias = op.down_bias,
-                      .x = op.hidden.row_range(0, op.x.rows),
-                      .y = op.y.row_range(0, op.x.rows)};
+  const MatmulOp down = down_of(op);
   few_rows(std::span(&down, 1));
 }
 
-void CudaBackend::pairs_of_few_rows(const ExpertsOp& op, const gpu::FoundExpert* found) {
+gpu::DeviceWeight CudaBackend::shape_of(Weight w) {
+  w.buffer = nullptr;
+  return device_weight(w);
+}
+
+void CudaBackend::hidden_of_pairs(const ExpertsOp& op, const std::optional<FfnOp>& shared) {
   const bool rounds = precision_ != Precision::Exact;
   auto p = zeroed<gpu::ExpertPairsParams>();
-  const auto shape = [](Weight w) {
-    w.buffer = nullptr;
-    return device_weight(w);
-  };
-  p.gate = shape(op.table.gate);
-  p.up = shape(op.table.up);
-  p.down = shape(op.table.down);
-  p.found = found;
+  p.gate = shape_of(op.table.gate);
+  p.up = shape_of(op.table.up);
+  p.found = found();
   p.ids = ints(op.ids);
   p.gate_bias = floats(op.gate_bias);
   p.up_bias = floats(op.up_bias);
-  p.down_bias = floats(op.down_bias);
   p.x = floats(op.h);
   p.hidden = floats(op.hidden);
-  p.out = floats(op.out);
   p.x_stride = op.h.stride;
   p.hidden_stride = op.hidden.stride;
-  p.out_stride = op.out.stride;
   p.activation = activation(op.spec->activation);
   p.top_k = static_cast<std::int32_t>(op.ids.cols);
-  const unsigned pairs = count(op.ids.size());
+  p.n_pairs = static_cast<std::int32_t>(op.ids.size());
 
   Family family = op.table.is_aligned ? family_of(p.gate, rounds) : Family::Any;
   if (!alike(p.gate, p.up)) family = Family::Any;
-  launch(kernel_name("gated_pairs", family), p,
-         {.x = blocks_for(family, p.gate.rows, p.gate.cols, 2),
-          .y = pairs,
-          .threads = gpu::kVectorThreads,
-          .shared_bytes = static_cast<unsigned>(shared_bytes(family, p.gate.cols))});
-  family = op.table.is_aligned ? family_of(p.down, rounds) : Family::Any;
+  const int rows_per_sharer = sharer_rows(family).pairs;
+  Grid grid{.x = blocks_for(family, p.gate.rows, p.gate.cols, rows_per_sharer),
+            .y = count(p.n_pairs),
+            .threads = gpu::kVectorThreads,
+            .shared_bytes = static_cast<unsigned>(shared_bytes(family, p.gate.cols))};
+  if (shared) {
+    p.shared_gate = device_weight(shared->gate);
+    p.shared_up = device_weight(shared->up);
+    p.shared_gate_bias = floats(shared->gate_bias);
+    p.shared_up_bias = floats(shared->up_bias);
+    p.shared_hidden = floats(shared->hidden);
+    p.shared_hidden_stride = shared->hidden.stride;
+    grid.x = std::max(
+        grid.x, blocks_for(family, p.shared_gate.rows, p.shared_gate.cols, rows_per_sharer));
+    grid.y += count(op.h.rows);
+  }
+  launch(kernel_name("gated_pairs", family), p, grid);
+}
+
+void CudaBackend::results_of_pairs(const ExpertsOp& op) {
+  auto p = zeroed<gpu::ExpertPairsParams>();
+  p.down = shape_of(op.table.down);
+  p.found = found();
+  p.ids = ints(op.ids);
+  p.down_bias = floats(op.down_bias);
+  p.hidden = floats(op.hidden);
+  p.out = floats(op.out);
+  p.hidden_stride = op.hidden.stride;
+  p.out_stride = op.out.stride;
+  p.top_k = static_cast<std::int32_t>(op.ids.cols);
+  p.n_pairs = static_cast<std::int32_t>(op.ids.size());
+  const Family family =
+      op.table.is_aligned ? family_of(p.down, precision_ != Precision::Exact) : Family::Any;
   launch(kernel_name("down_pairs", family), p,
-         {.x = blocks_for(family, p.down.rows, p.down.cols, 4),
-          .y = pairs,
+         {.x = blocks_for(family, p.down.rows, p.down.cols, sharer_rows(family).down),
+          .y = count(p.n_pairs),
           .threads = gpu::kVectorThreads,
           .shared_bytes = static_cast<unsigned>(shared_bytes(family, p.down.cols))});
+}
+
+// What waits for the next operation.
+
+namespace {
+
+bool are_same(const View& a, const View& b) {
+  return a.buffer == b.buffer && a.offset == b.offset && a.rows == b.rows && a.cols == b.cols &&
+         a.stride == b.stride;
+}
+
+bool is_common(const Weight& w) {
+  return family_of(device_weight(w), true) == Family::Common;
+}
+
+}  // namespace
+
+void CudaBackend::settle() {
+  if (waiting_.is_empty) return;
+  const Waiting w = std::exchange(waiting_, {});
+  if (w.norm) launch_norm(*w.norm);
+  if (w.product) few_rows(std::span(&*w.product, 1));
+  if (w.route) launch_route(*w.route);
+  if (w.experts) {
+    results_of_pairs(*w.experts);
+    if (w.shared) {
+      const MatmulOp down = down_of(*w.shared);
+      few_rows(std::span(&down, 1));
+    }
+  } else if (w.shared) {
+    few_rows(*w.shared);
+  }
+  if (w.combine) launch_combine(*w.combine);
+}
+
+bool CudaBackend::can_take_norm(std::span<const MatmulOp> ops) const {
+  return std::all_of(ops.begin(), ops.end(), [&](const MatmulOp& op) {
+    return is_common(op.weight) && are_same(op.x, waiting_.norm->out);
+  });
+}
+
+// Whether the shared expert is one more of the pairs.
+bool CudaBackend::can_take_shared(const FfnOp& shared, const ExpertsOp& op) const {
+  const auto& a = shared.activation;
+  const auto& b = op.spec->activation;
+  return are_same(shared.x, op.h) && is_common(shared.gate) && is_common(shared.up) &&
+         is_common(shared.down) && alike(device_weight(shared.gate), device_weight(shared.up)) &&
+         shared.gate.cols == op.table.gate.cols && a.kind == b.kind && a.alpha == b.alpha &&
+         a.limit == b.limit;
+}
+
+bool CudaBackend::can_sum(const ExpertsOp& op) const {
+  const gpu::DeviceWeight gate = shape_of(op.table.gate), up = shape_of(op.table.up);
+  return may_wait(op.h.rows) && op.table.is_aligned && alike(gate, up) &&
+         family_of(gate, true) == Family::Common &&
+         family_of(shape_of(op.table.down), true) == Family::Common &&
+         op.ids.cols <= gpu::kMostSummed && op.out.is_packed();
+}
+
+// The device's part of a layer's experts in as few launches as they take: finding them, hidden
+// values, and sums, which wait for combine() and add().
+void CudaBackend::experts_of_few_rows(const ExpertsOp& op) {
+  MOEFLUX_ASSERT(op.ids.size() <= std::int64_t{kMostPairs});
+  std::optional<FfnOp> shared = std::exchange(waiting_.shared, {});
+  const bool takes_shared = shared && can_sum(op) && can_take_shared(*shared, op);
+  if (shared && !takes_shared) {
+    const Waiting others = std::exchange(waiting_, {});
+    few_rows(*shared);
+    waiting_ = others;
+  }
+  const gpu::FindExpertsParams find = find_params(op, place_words(op.table.places), true);
+  if (waiting_.route && are_same(waiting_.route->ids, op.ids)) {
+    auto p = zeroed<gpu::RouteAndFindParams>();
+    p.route = route_params(*waiting_.route);
+    p.find = find;
+    p.n_rows = static_cast<std::int32_t>(op.h.rows);
+    waiting_ = {};
+    launch("route_and_find", p, {.threads = 256});
+  } else {
+    launch("find_experts", find, {.threads = 256});
+  }
+  hidden_of_pairs(op, takes_shared ? shared : std::nullopt);
+  if (!can_sum(op)) return results_of_pairs(op);
+  waiting_.experts = op;
+  if (takes_shared) waiting_.shared = shared;
+  waiting_.is_empty = false;
+}
+
+void CudaBackend::combine(const CombineOp& op) {
+  const Waiting& w = waiting_;
+  const bool is_theirs =
+      w.experts && !w.combine && op.experts.buffer == w.experts->out.buffer &&
+      op.experts.offset == w.experts->out.offset && op.weights.rows == w.experts->ids.rows &&
+      op.weights.cols == w.experts->ids.cols && op.weights.is_packed() &&
+      (w.shared ? are_same(op.shared, w.shared->y) : op.shared.empty()) && op.shared_gate.cols <= 1 &&
+      (op.shared_gate.empty() || op.shared_gate.is_packed());
+  if (is_theirs) {
+    waiting_.combine = op;
+    return;
+  }
+  settle();
+  launch_combine(op);
+}
+
+void CudaBackend::add(const AddOp& op) {
+  MOEFLUX_ASSERT(op.x.is_packed() && op.y.is_packed());
+  note_rows(op.y.rows);
+  if (op.scale.empty() && waiting_.product && are_same(op.x, waiting_.product->y) &&
+      op.y.buffer != nullptr && !are_same(op.y, waiting_.product->y)) {
+    const MatmulOp product = *waiting_.product;
+    waiting_ = {};
+    return few_rows(std::span(&product, 1), nullptr, op.y);
+  }
+  if (op.scale.empty() && waiting_.combine && are_same(op.x, waiting_.combine->out)) {
+    const Waiting w = std::exchange(waiting_, {});
+    return expert_sums(*w.experts, w.shared, *w.combine, op.y);
+  }
+  settle();
+  launch_add(op);
+}
+
+void CudaBackend::expert_sums(const ExpertsOp& op, const std::optional<FfnOp>& shared,
+                              const CombineOp& combine, const View& total) {
+  auto p = zeroed<gpu::ExpertSumsParams>();
+  p.down = shape_of(op.table.down);
+  p.found = found();
+  p.ids = ints(op.ids);
+  p.weights = floats(combine.weights);
+  p.down_bias = floats(op.down_bias);
+  p.hidden = floats(op.hidden);
+  p.hidden_stride = op.hidden.stride;
+  p.out = floats(combine.out);
+  p.out_stride = combine.out.stride;
+  p.total = floats(total);
+  p.total_stride = total.stride;
+  p.top_k = static_cast<std::int32_t>(op.ids.cols);
+  std::int64_t cols = op.ids.cols * op.table.down.cols;
+  if (shared) {
+    p.shared_down = device_weight(shared->down);
+    p.shared_bias = floats(shared->down_bias);
+    p.shared_hidden = floats(shared->hidden);
+    p.shared_hidden_stride = shared->hidden.stride;
+    p.shared_gate = floats(combine.shared_gate);
+    cols = std::max(cols, shared->down.cols);
+  }
+  launch("expert_sums_common", p,
+         {.x = pieces(p.down.rows, gpu::kVectorWarps * kSummedRows),
+          .y = count(op.h.rows),
+          .threads = gpu::kVectorThreads,
+          .shared_bytes = static_cast<unsigned>(shared_bytes(Family::Common, cols))});
 }
 
 }  // namespace moeflux::cuda

@@ -39,14 +39,18 @@ void Program::clear(CUdeviceptr at, std::size_t bytes) {
   add(Kind::Clear, nullptr, {}, &move, sizeof move);
 }
 
-void Program::issue(const Step& step) {
+void Program::issue(const Step& step, bool early) {
   const Driver& driver = device_.driver();
   CUstream stream = device_.compute();
   std::byte* params = running_params_.data() + step.offset;
   if (step.kind == Kind::Launch) {
     void* arguments[] = {params};
-    MOEFLUX_CUDA(driver, cuLaunchKernel, step.function, step.grid.x, step.grid.y, step.grid.z,
-                 step.grid.threads, 1, 1, step.grid.shared_bytes, stream, arguments, nullptr);
+    CUlaunchAttribute overlap{};
+    overlap.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    overlap.value.programmaticStreamSerializationAllowed = 1;
+    const CUlaunchConfig config{step.grid.x, step.grid.y, step.grid.z, step.grid.threads, 1, 1,
+                                step.grid.shared_bytes, stream, &overlap, early ? 1u : 0u};
+    MOEFLUX_CUDA(driver, cuLaunchKernelEx, &config, step.function, arguments, nullptr);
     return;
   }
   Move move;
@@ -58,8 +62,12 @@ void Program::issue(const Step& step) {
   }
 }
 
-void Program::issue() {
-  for (const Step& step : running_) issue(step);
+void Program::issue(bool overlapping) {
+  const Step* before = nullptr;
+  for (const Step& step : running_) {
+    issue(step, overlapping && before != nullptr && before->kind == Kind::Launch);
+    before = &step;
+  }
 }
 
 void Program::issue_timed() {
@@ -70,7 +78,7 @@ void Program::issue_timed() {
   MOEFLUX_CUDA(driver, cuEventCreate, &end, 0);
   for (const Step& step : running_) {
     MOEFLUX_CUDA(driver, cuEventRecord, begin, stream);
-    issue(step);
+    issue(step, false);
     MOEFLUX_CUDA(driver, cuEventRecord, end, stream);
     while (true) {
       const CUresult result = driver.cuEventQuery(end);
@@ -111,7 +119,7 @@ CUgraphExec Program::instantiate() {
   MOEFLUX_CUDA(driver, cuStreamBeginCapture, device_.compute(), CU_STREAM_CAPTURE_MODE_RELAXED);
   CUgraph graph = nullptr;
   try {
-    issue();
+    issue(device_.overlaps());
   } catch (...) {
     if (driver.cuStreamEndCapture(device_.compute(), &graph) == CUDA_SUCCESS)
       driver.cuGraphDestroy(graph);
@@ -134,13 +142,13 @@ void Program::run(bool as_graph) {
   if (times_kernels_) {
     issue_timed();
   } else if (!as_graph || running_.size() < kFewestSteps) {
-    issue();
+    issue(false);
   } else {
     const Hash own = hash();
     auto found = std::find_if(known_.begin(), known_.end(),
                               [&](const Known& known) { return known.hash == own; });
     if (found == known_.end()) {
-      issue();
+      issue(false);
       known_.push_front({own, nullptr});
       if (known_.size() > kMostKnown) {
         forget(known_.back());

@@ -73,9 +73,10 @@ class Program {
   };
 
   void add(Kind kind, CUfunction function, const Grid& grid, const void* params, std::size_t size);
-  void issue();
+  void issue(bool overlapping);
   void issue_timed();
-  void issue(const Step& step);
+  // early: while the launch before it runs.
+  void issue(const Step& step, bool early);
   Hash hash() const;
   CUgraphExec instantiate();
   void forget(const Known& known);

@@ -52,6 +52,17 @@ bool CudaBackend::norm_of_many_rows(const gpu::RmsNormParams& norm, std::int64_t
 
 void CudaBackend::rms_norm(const RmsNormOp& op) {
   note_rows(op.x.rows);
+  settle();
+  const bool is_kept = op.out.buffer != op.x.buffer || op.out.offset != op.x.offset;
+  if (may_wait(op.x.rows) && is_kept && !op.weight.empty() && op.x.cols % 8 == 0) {
+    waiting_.norm = op;
+    waiting_.is_empty = false;
+    return;
+  }
+  launch_norm(op);
+}
+
+void CudaBackend::launch_norm(const RmsNormOp& op) {
   auto p = zeroed<gpu::RmsNormParams>();
   p.x = floats(op.x);
   p.weight = floats(op.weight);
@@ -63,12 +74,11 @@ void CudaBackend::rms_norm(const RmsNormOp& op) {
   if (precision_ != Precision::Exact && op.x.rows > kFewRows && norm_of_many_rows(p, op.x.rows))
     return;
   if (op.x.rows > 0)
-    launch("rms_norm", p, {.x = count(op.x.rows), .threads = threads_for(op.x.cols, 1024)});
+    launch("rms_norm", p,
+           {.x = count(op.x.rows), .threads = threads_for(op.x.cols, gpu::kNormThreads)});
 }
 
-void CudaBackend::add(const AddOp& op) {
-  MOEFLUX_ASSERT(op.x.is_packed() && op.y.is_packed());
-  note_rows(op.y.rows);
+void CudaBackend::launch_add(const AddOp& op) {
   auto p = zeroed<gpu::AddParams>();
   p.x = floats(op.x);
   p.y = floats(op.y);
@@ -126,6 +136,21 @@ void CudaBackend::store_kv(const StoreKvOp& op) {
 }
 
 void CudaBackend::route(const RouteOp& op) {
+  settle();
+  if (may_wait(op.logits.rows)) {
+    waiting_.route = op;
+    waiting_.is_empty = false;
+    return;
+  }
+  launch_route(op);
+}
+
+void CudaBackend::launch_route(const RouteOp& op) {
+  if (op.logits.rows > 0)
+    launch("route", route_params(op), {.x = count(op.logits.rows), .threads = 32});
+}
+
+gpu::RouteParams CudaBackend::route_params(const RouteOp& op) {
   MOEFLUX_ASSERT(op.ids.is_packed() && op.weights.is_packed());
   const RouterSpec& router = *op.router;
   if (op.logits.cols > gpu::kMostExperts || router.n_groups > gpu::kWarp)
@@ -148,10 +173,10 @@ void CudaBackend::route(const RouteOp& op) {
   p.normalize = router.normalize;
   p.scale = router.scale;
   p.is_exact = precision_ == Precision::Exact;
-  if (op.logits.rows > 0) launch("route", p, {.x = count(op.logits.rows), .threads = 32});
+  return p;
 }
 
-void CudaBackend::combine(const CombineOp& op) {
+void CudaBackend::launch_combine(const CombineOp& op) {
   auto p = zeroed<gpu::CombineParams>();
   p.experts = floats(op.experts);
   p.weights = floats(op.weights);
@@ -179,6 +204,7 @@ void CudaBackend::short_conv(const ShortConvOp& op) {
   p.width = static_cast<std::int32_t>(op.weight.rows);
   p.n = static_cast<std::int32_t>(op.x.rows);
   const unsigned blocks = pieces(op.x.cols, 256);
+  if (p.n == 1) return launch("short_conv_step", p, {.x = blocks, .threads = 256});
   const bool are_quads = p.channels % 4 == 0 && is_multiple_of_16({p.x, p.weight, p.state, p.out});
   if (precision_ != Precision::Exact && p.n > kFewRows && p.width == 4 && are_quads)
     launch("short_conv_rows", p,
@@ -216,6 +242,13 @@ void CudaBackend::gated_delta(const GatedDeltaOp& op) {
   p.heads_alternate = s.heads_alternate;
   p.eps = op.eps;
   p.q_scale = 1.0f / std::sqrt(static_cast<float>(s.d_key));
+  const bool has_whole_warps = s.d_key % gpu::kWarp == 0 && s.d_value % gpu::kWarp == 0;
+  if (p.n == 1 && has_whole_warps && s.d_key <= 128 && s.d_value <= 128 &&
+      s.d_key <= 4 * s.d_value) {
+    constexpr int kSharers = gpu::kDeltaThreads / gpu::kDeltaColumns;
+    return launch("delta_step_128", p,
+                  {.x = count(s.n_value_heads), .threads = count(s.d_value * kSharers)});
+  }
   const bool is_chunked = precision_ != Precision::Exact && p.n >= gpu::kChunkRows &&
                           s.d_key == gpu::kChunkKey && s.d_value % gpu::kChunkColumns == 0 &&
                           is_multiple_of_16({p.qkv}) &&

@@ -291,7 +291,10 @@ Driver make() {
     return CUDA_SUCCESS;
   };
   d.cuFuncSetAttribute = [](CUfunction, int, int) { return CUDA_SUCCESS; };
-  d.cuLaunchKernel = launch;
+  d.cuLaunchKernelEx = [](const CUlaunchConfig* c, CUfunction function, void** params, void** more) {
+    return launch(function, c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY,
+                  c->blockDimZ, c->sharedMemBytes, c->hStream, params, more);
+  };
   d.cuStreamBeginCapture = [](CUstream stream, int) {
     stream->captured = new CUgraph_st;
     return CUDA_SUCCESS;

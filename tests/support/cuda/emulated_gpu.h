@@ -22,7 +22,7 @@ struct RegisteredKernel {
   RegisteredKernel(const char* name, Body body, std::size_t params_size, int most_threads);
 };
 
-#define GPU_KERNEL(name, Params, most_threads)                                                 \
+#define GPU_KERNEL(name, Params, most_threads, ...)                                            \
   static void name##_body(const Params& p);                                                    \
   static void name(const void* params) {                                                       \
     name##_body(*static_cast<const Params*>(params));                                          \
@@ -30,6 +30,7 @@ struct RegisteredKernel {
   static const ::moeflux::gpu::RegisteredKernel name##_registered(#name, name, sizeof(Params), \
                                                                   most_threads);               \
   static void name##_body([[maybe_unused]] const Params& p)
+#define GPU_EARLY_KERNEL GPU_KERNEL
 #define GPU_SHARED static thread_local
 #define GPU_UNROLL
 #define GPU_ROLLED
@@ -191,6 +192,27 @@ inline float abs(float x) {
 }
 inline int to_int(float x) {
   return static_cast<int>(std::nearbyint(x));
+}
+
+inline void wait_for_previous() {}
+inline void let_next_begin() {}
+
+template <class Better>
+std::uint32_t best_of_warp(std::uint32_t value, Better better) {
+  const std::byte* all = give_to_warp(&value, sizeof value);
+  for (int lane = 0; lane < 32; ++lane) {
+    std::uint32_t other;
+    std::memcpy(&other, all + lane * kMostExchanged, sizeof other);
+    if (better(other, value)) value = other;
+  }
+  done_with_warp();
+  return value;
+}
+inline std::uint32_t warp_largest(std::uint32_t value) {
+  return best_of_warp(value, [](std::uint32_t a, std::uint32_t b) { return a > b; });
+}
+inline std::uint32_t warp_smallest(std::uint32_t value) {
+  return best_of_warp(value, [](std::uint32_t a, std::uint32_t b) { return a < b; });
 }
 
 inline int add_atomically(int* at, int value) {

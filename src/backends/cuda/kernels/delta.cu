@@ -35,6 +35,27 @@ GPU_KERNEL(advance_conv, ConvParams, 256) {
   }
 }
 
+// Both for one row.
+GPU_KERNEL(short_conv_step, ConvParams, 256) {
+  const int c = block_x() * n_threads() + thread();
+  if (c >= p.channels) return;
+  const int past = p.width - 1;
+  const float newest = p.x[c];
+  float sum = 0;
+  for (int tap = 0; tap < p.width; ++tap) {
+    float* slot = p.state + tap * std::int64_t{p.channels} + c;
+    const float input = tap < past ? *slot : newest;
+    sum += p.weight[tap * std::int64_t{p.channels} + c] * input;
+    if (tap > 0) slot[-std::int64_t{p.channels}] = input;
+  }
+  p.out[c] = sum * sigmoid(sum);
+}
+
+GPU_INLINE float decay_of(const DeltaParams& p, int head, float a) {
+  const float logarithm = -portable::exp(p.a_log[head]) * portable::softplus(a + p.dt_bias[head]);
+  return portable::exp(logarithm);
+}
+
 // Queries and keys of length 1, decays and betas. Blocks: rows, key heads; the first also does the
 // gates.
 GPU_KERNEL(prepare_delta, DeltaParams, 128) {
@@ -55,10 +76,9 @@ GPU_KERNEL(prepare_delta, DeltaParams, 128) {
   }
   if (block_y() != 0) return;
   for (int h = thread(); h < p.n_value_heads; h += n_threads()) {
-    float* a = p.a + block_x() * std::int64_t{p.n_value_heads} + h;
-    float* b = p.b + block_x() * std::int64_t{p.n_value_heads} + h;
-    *a = portable::exp(-portable::exp(p.a_log[h]) * portable::softplus(*a + p.dt_bias[h]));
-    *b = portable::sigmoid(*b);
+    const std::int64_t at = block_x() * std::int64_t{p.n_value_heads} + h;
+    p.a[at] = decay_of(p, h, p.a[at]);
+    p.b[at] = portable::sigmoid(p.b[at]);
   }
 }
 
@@ -129,6 +149,87 @@ GPU_KERNEL(delta_rule_256, DeltaParams, 256) {
   delta_columns<32>(p);
 }
 
+GPU_INLINE float gated_value(const DeltaParams& p, float value, float z) {
+  return value * (p.gate_is_silu ? z * sigmoid(z) : sigmoid(z));
+}
+
+// All of it for one row: a block for each value head. Its threads share columns as above.
+GPU_KERNEL(delta_step_128, DeltaParams, kDeltaStepThreads) {
+  constexpr int kSharers = kDeltaThreads / kDeltaColumns, kRows = 128 / kSharers;
+  GPU_SHARED float queries[128], keys[128], outs[128], sums[kWarp], more_sums[kWarp], gates[2];
+  const int head = block_x(), sharers = p.n_value_heads / p.n_key_heads;
+  const int key_head = p.heads_alternate ? head % p.n_key_heads : head / sharers;
+  const int part = thread() % kSharers, column = thread() / kSharers;
+  float* state = p.state + std::int64_t{head} * p.d_key * p.d_value + column;
+  float s[kRows];
+  GPU_UNROLL
+  for (int i = 0; i < kRows; ++i) {
+    const int r = i * kSharers + part;
+    s[i] = r < p.d_key ? state[std::int64_t{r} * p.d_value] : 0.0f;
+  }
+  const float value = p.qkv[2 * p.n_key_heads * p.d_key + head * p.d_value + column];
+  const float* q = p.qkv + key_head * p.d_key;
+  const float* k = q + p.n_key_heads * p.d_key;
+
+  // The first threads have the queries, the next ones the keys: whole warps of each.
+  const bool has_query = thread() < p.d_key, has_key = !has_query && thread() < 2 * p.d_key;
+  const float own = has_query ? q[thread()] : has_key ? k[thread() - p.d_key] : 0.0f;
+  const float squares = warp_sum(own * own);
+  if (lane() == 0) sums[warp()] = squares;
+  if (thread() == n_threads() - 1) gates[0] = decay_of(p, head, p.a[head]);
+  if (thread() == n_threads() - 1 - kWarp) gates[1] = portable::sigmoid(p.b[head]);
+  sync();
+  if (has_query || has_key) {
+    const int warps = p.d_key / kWarp, first = has_query ? 0 : warps;
+    float sum = 0;
+    for (int w = first; w < first + warps; ++w) sum += sums[w];
+    if (has_query)
+      queries[thread()] = own * (p.q_scale / sqrt(sum + 1e-6f));
+    else
+      keys[thread() - p.d_key] = own * (1.0f / sqrt(sum + 1e-6f));
+  }
+  sync();
+  const auto sum_of_sharers = [](float x) GPU_LAMBDA {
+    GPU_UNROLL
+    for (int mask = kSharers / 2; mask > 0; mask /= 2) x += shuffle_xor(x, mask);
+    return x;
+  };
+  float delta = 0;
+  GPU_UNROLL
+  for (int i = 0; i < kRows; ++i) {
+    const int r = i * kSharers + part;
+    s[i] *= gates[0];
+    delta += (r < p.d_key ? keys[r] : 0.0f) * s[i];
+  }
+  delta = gates[1] * (value - sum_of_sharers(delta));
+  float out = 0;
+  GPU_UNROLL
+  for (int i = 0; i < kRows; ++i) {
+    const int r = i * kSharers + part;
+    s[i] += (r < p.d_key ? keys[r] : 0.0f) * delta;
+    out += (r < p.d_key ? queries[r] : 0.0f) * s[i];
+  }
+  out = sum_of_sharers(out);
+  if (part == 0) outs[column] = out;
+  GPU_UNROLL
+  for (int i = 0; i < kRows; ++i) {
+    const int r = i * kSharers + part;
+    if (r < p.d_key) state[std::int64_t{r} * p.d_value] = s[i];
+  }
+  sync();
+  const bool has_out = thread() < p.d_value;
+  const float read = has_out ? outs[thread()] : 0.0f;
+  const float read_squares = warp_sum(read * read);
+  if (lane() == 0) more_sums[warp()] = read_squares;
+  sync();
+  if (!has_out) return;
+  float sum = 0;
+  for (int w = 0; w < p.d_value / kWarp; ++w) sum += more_sums[w];
+  const float inverse = 1.0f / sqrt(sum / static_cast<float>(p.d_value) + p.eps);
+  p.out[head * p.d_value + thread()] =
+      gated_value(p, read * inverse * p.norm[thread()], p.z[head * p.d_value + thread()]);
+}
+
 // The gated norm of what was read out. Blocks: rows, value heads.
 GPU_KERNEL(finish_delta, DeltaParams, 128) {
   GPU_SHARED float memory[32];
@@ -140,10 +241,8 @@ GPU_KERNEL(finish_delta, DeltaParams, 128) {
   for (int c = thread(); c < p.d_value; c += n_threads()) squares += out[c] * out[c];
   const float mean = block_sum(squares, memory) / static_cast<float>(p.d_value);
   const float inverse = 1.0f / sqrt(mean + p.eps);
-  for (int c = thread(); c < p.d_value; c += n_threads()) {
-    const float gate = p.gate_is_silu ? z[c] * sigmoid(z[c]) : sigmoid(z[c]);
-    out[c] = out[c] * inverse * p.norm[c] * gate;
-  }
+  for (int c = thread(); c < p.d_value; c += n_threads())
+    out[c] = gated_value(p, out[c] * inverse * p.norm[c], z[c]);
 }
 
 }  // namespace moeflux::gpu

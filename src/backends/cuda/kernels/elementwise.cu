@@ -1,6 +1,7 @@
 // Rows of activations: embedding, norms, sums, bounds, rotation, and rows of a cache.
 #include "backends/cuda/kernels/elementwise.h"
 
+#include "backends/cuda/kernels/row_norm.h"
 #include "backends/cuda/kernels/weights.h"
 #include "base/portable_math.h"
 
@@ -32,16 +33,19 @@ GPU_KERNEL(embed, EmbedParams, 256) {
 }
 
 // A block for each row.
-GPU_KERNEL(rms_norm, RmsNormParams, 1024) {
+GPU_KERNEL(rms_norm, RmsNormParams, kNormThreads) {
   GPU_SHARED float memory[32];
   const float* x = p.x + block_x() * p.x_stride;
   float* out = p.out + block_x() * p.out_stride;
-  float squares = 0;
-  for (int c = thread(); c < p.d; c += n_threads()) squares += x[c] * x[c];
-  const float mean = block_sum(squares, memory) / static_cast<float>(p.d);
-  const float inverse = 1.0f / sqrt(mean + p.eps);
+  const float inverse = inverse_length(x, p.d, p.eps, memory);
   for (int c = thread(); c < p.d; c += n_threads())
     out[c] = x[c] * inverse * (p.weight == nullptr ? 1.0f : p.weight[c]);
+}
+
+GPU_KERNEL(copy_words, CopyWordsParams, 256) {
+  for (std::int64_t i = std::int64_t{block_x()} * n_threads() + thread(); i < p.n;
+       i += std::int64_t{n_blocks_x()} * n_threads())
+    p.to[i] = p.from[i];
 }
 
 GPU_KERNEL(add, AddParams, 256) {

@@ -14,6 +14,9 @@ struct EmbedParams {
   std::int32_t unused;
 };
 
+// At most, and where norms are part of another kernel: with more, sums would differ.
+inline constexpr int kNormThreads = 256;
+
 struct RmsNormParams {
   const float* x;
   const float* weight;  // null: ones
@@ -52,6 +55,13 @@ struct StoreKvParams {
   const float* x;
   std::int64_t x_stride;
   const std::int32_t* positions;
+};
+
+// A few words that go to the host, or come from it.
+struct CopyWordsParams {
+  const std::uint32_t* from;
+  std::uint32_t* to;
+  std::int64_t n;
 };
 
 }  // namespace moeflux::gpu

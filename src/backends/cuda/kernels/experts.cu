@@ -2,56 +2,15 @@
 #include "backends/cuda/kernels/experts.h"
 
 #include "backends/cuda/kernels/activation.h"
+#include "backends/cuda/kernels/find_pairs.h"
 #include "backends/cuda/kernels/weights.h"
 
 GPU_CODE_BEGIN
 namespace moeflux::gpu {
-namespace {
 
-inline std::uint64_t word_of(const FindExpertsParams& p, int expert, int word) {
-  return load_volatile(p.places + std::int64_t{expert} * kWordsOfPlace + word);
-}
-inline bool is_missing(const FindExpertsParams& p, int expert) {
-  return word_of(p, expert, 0) == kNoPlane;
-}
-
-}  // namespace
-
-// One block. Waits for the host where experts are missing (backends/expert_table.h).
+// One block.
 GPU_KERNEL(find_experts, FindExpertsParams, 256) {
-  GPU_SHARED int n_missing;
-  while (p.mailbox != nullptr) {
-    if (thread() == 0) n_missing = 0;
-    sync();
-    for (int pair = thread(); pair < p.n_pairs; pair += n_threads())
-      if (is_missing(p, p.ids[pair])) add_atomically(&n_missing, 1);
-    sync();
-    if (n_missing == 0 || load_acquire(p.mailbox + kFailedWord) != 0) break;
-    if (thread() == 0) {
-      std::uint32_t n_needed = 0;
-      for (int pair = 0; pair < p.n_pairs; ++pair) {
-        bool is_first = true;
-        for (int before = 0; before < pair; ++before) is_first &= p.ids[before] != p.ids[pair];
-        if (is_first) p.needed[n_needed++] = p.ids[pair];
-      }
-      auto* words = const_cast<volatile std::uint32_t*>(p.mailbox);
-      words[kBankWord] = static_cast<std::uint32_t>(p.bank);
-      words[kRoundWord] = static_cast<std::uint32_t>(*p.round);
-      words[kNeededWord] = n_needed;
-      *p.round += 1;
-      const std::uint32_t ticket = load_acquire(p.mailbox) + 1;
-      store_release(p.mailbox, ticket);
-      while (load_acquire(p.mailbox + kAnsweredWord) != ticket &&
-             load_acquire(p.mailbox + kFailedWord) == 0)
-        rest();
-    }
-    sync();
-  }
-  for (int i = thread(); i < p.n_pairs * kWordsOfPlace; i += n_threads()) {
-    const std::uint64_t offset = word_of(p, p.ids[i / kWordsOfPlace], i % kWordsOfPlace);
-    p.found[i] = offset == kNoPlane ? 0 : p.slots + offset;
-  }
-  if (thread() == 0) *p.round = 0;
+  find_pairs(p);
 }
 
 // Blocks: rows of weights (a warp each). Any format, one number at a time.

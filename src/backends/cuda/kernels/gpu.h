@@ -6,7 +6,7 @@
 // values, found by its name (Driver). Blocks have a multiple of 32 threads in x only. Operations of
 // a warp are called by all of its 32 threads. Names in lower case are functions here; macros are
 //
-//   GPU_KERNEL  GPU_SHARED (static memory of a block)  GPU_UNROLL, GPU_ROLLED (before a loop)
+//   GPU_KERNEL  GPU_EARLY_KERNEL (see wait_for_previous())  GPU_SHARED (static memory of a block)  GPU_UNROLL, GPU_ROLLED (before a loop)
 //   GPU_INLINE (what takes the params of a kernel by reference, or is large)  GPU_LAMBDA (the same,
 //   before the body of a lambda)
 #pragma once
@@ -20,9 +20,17 @@
 #include MOEFLUX_EMULATED_GPU
 #else
 
-#define GPU_KERNEL(name, Params, most_threads)                                               \
-  extern "C" __attribute__((global)) __attribute__((launch_bounds(most_threads))) void name( \
+#define GPU_EARLY_KERNEL(name, Params, ...)                                                 \
+  extern "C" __attribute__((global)) __attribute__((launch_bounds(__VA_ARGS__))) void name( \
       const Params p)
+#define GPU_KERNEL(name, Params, ...)              \
+  GPU_INLINE void name##_body(const Params& p);    \
+  GPU_EARLY_KERNEL(name, Params, __VA_ARGS__) {    \
+    ::moeflux::gpu::let_next_begin();              \
+    ::moeflux::gpu::wait_for_previous();           \
+    name##_body(p);                                \
+  }                                                \
+  GPU_INLINE void name##_body([[maybe_unused]] const Params& p)
 #define GPU_SHARED __attribute__((shared))
 #define GPU_UNROLL _Pragma("unroll")
 #define GPU_ROLLED _Pragma("unroll 1")
@@ -264,6 +272,30 @@ inline std::uint64_t load_volatile(const std::uint64_t* at) {
 }
 inline void rest() {  // while waiting for the host
   asm volatile("nanosleep.u32 100;");
+}
+
+// The largest and the smallest of a warp.
+inline std::uint32_t warp_largest(std::uint32_t value) {
+  std::uint32_t out;
+  asm volatile("redux.sync.max.u32 %0, %1, -1;" : "=r"(out) : "r"(value));
+  return out;
+}
+inline std::uint32_t warp_smallest(std::uint32_t value) {
+  std::uint32_t out;
+  asm volatile("redux.sync.min.u32 %0, %1, -1;" : "=r"(out) : "r"(value));
+  return out;
+}
+
+// Kernels overlap on GPUs that can (Device::kernel() takes the comments away there): one is started
+// while the one before it still runs. What earlier ones wrote is there after wait_for_previous(),
+// and nothing may be written before. The next kernel may start when all blocks have called
+// let_next_begin(). GPU_KERNEL calls both; a GPU_EARLY_KERNEL calls them itself, each thread, and
+// reads what no kernel writes, its weights, before it waits.
+inline void wait_for_previous() {
+  asm volatile("//griddepcontrol.wait;" ::: "memory");
+}
+inline void let_next_begin() {
+  asm volatile("//griddepcontrol.launch_dependents;" ::: "memory");
 }
 
 }  // namespace moeflux::gpu

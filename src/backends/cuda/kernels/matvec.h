@@ -25,12 +25,23 @@ struct VectorJob {
   const float* bias;  // null: none
   const float* x;
   float* y;
-  std::int64_t x_stride, y_stride;
+  float* total;  // y is added to it as well; null: to nothing
+  std::int64_t x_stride, y_stride, total_stride;
   std::int32_t first_block, unused;
+};
+
+// Rows of activations are normed first, and kept.
+struct VectorNorm {
+  const float* weight;
+  float* out;  // null: there is no norm
+  std::int64_t out_stride;
+  float eps;
+  std::int32_t unused;
 };
 
 struct MatvecParams {
   VectorJob jobs[kMostJobs];
+  VectorNorm norm;              // of the x that all jobs share
   std::int32_t n_jobs, n_rows;  // rows of activations
 };
 
@@ -66,6 +77,32 @@ struct ExpertPairsParams {
   std::int64_t x_stride, hidden_stride, out_stride;
   ActivationParams activation;
   std::int32_t top_k;
+  std::int32_t n_pairs;
+  // The shared expert of each row, blocks after those of the pairs. No data: there is none.
+  DeviceWeight shared_gate, shared_up;
+  const float *shared_gate_bias, *shared_up_bias;
+  float* shared_hidden;
+  std::int64_t shared_hidden_stride;
 };
+
+// What the experts of a row yield, put together: out = the sum over its pairs of weight * down
+// hidden, plus gate * down hidden of the shared expert; total += out.
+struct ExpertSumsParams {
+  DeviceWeight down;
+  const FoundExpert* found;  // [pair]
+  const std::int32_t* ids;   // [pair]
+  const float* weights;      // [pair]
+  const float* down_bias;    // [n_experts][...], null: none
+  const float* hidden;
+  DeviceWeight shared_down;  // no data: there is none
+  const float* shared_bias;  // null: none
+  const float* shared_hidden;
+  const float* shared_gate;  // [row], null: the shared expert counts as it is
+  float* out;
+  float* total;  // null: none
+  std::int64_t hidden_stride, shared_hidden_stride, out_stride, total_stride;
+  std::int32_t top_k, unused;
+};
+inline constexpr int kMostSummed = 32;  // experts of a row
 
 }  // namespace moeflux::gpu

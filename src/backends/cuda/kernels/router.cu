@@ -1,6 +1,7 @@
 // Choosing experts, and putting together what they yield.
 #include "backends/cuda/kernels/router.h"
 
+#include "backends/cuda/kernels/find_pairs.h"
 #include "backends/cuda/kernels/gpu.h"
 #include "base/portable_math.h"
 
@@ -8,116 +9,166 @@ GPU_CODE_BEGIN
 namespace moeflux::gpu {
 namespace {
 
-// The index of the largest value of a warp that is not taken, the first of equals; -1: all are.
-inline int largest(float value, int index) {
-  GPU_UNROLL
-  for (int mask = kWarp / 2; mask > 0; mask /= 2) {
-    const float other = shuffle_xor(value, mask);
-    const int at = shuffle_xor(index, mask);
-    const bool is_better = index < 0 || (at >= 0 && (other > value || (other == value && at < index)));
-    if (at >= 0 && is_better) {
-      value = other;
-      index = at;
-    }
-  }
-  return index;
-}
-
 inline float score(bool is_exact, bool is_sigmoid, float logit, float top) {
   if (!is_exact) return is_sigmoid ? sigmoid(logit) : exp(logit - top);
   return is_sigmoid ? portable::sigmoid(logit) : portable::exp(logit - top);
 }
 
-}  // namespace
+// Larger where x is; what is not a number comes before all others.
+inline std::uint32_t rank_of(float x) {
+  if (!(x == x)) return 1;
+  const std::uint32_t bits = bits_of(x == 0 ? 0.0f : x);
+  return bits >> 31 != 0 ? ~bits : bits | 0x80000000u;
+}
 
-// A warp for each row; blocks of one warp.
-GPU_KERNEL(route, RouteParams, 32) {
-  GPU_SHARED float choice[kMostExperts];
-  GPU_SHARED float scores[kMostExperts];
-  const float* logits = p.logits + block_x() * p.stride;
+constexpr std::uint32_t kTaken = 0;  // no rank: -inf has 0x007FFFFF
+
+// A warp chooses the experts of a row. Lane i has experts i, 32 + i, 64 + i, ..., kPerLane of them.
+template <int kPerLane>
+GPU_INLINE void route_row(const RouteParams& p, int row) {
+  const float* logits = p.logits + row * p.stride;
   const int n = p.n_experts;
-  float top = logits[lane() < n ? lane() : 0];
-  for (int e = lane(); e < n; e += kWarp) top = max(top, logits[e]);
-  top = warp_max(top);
-  float sum = 0;
-  for (int e = lane(); e < n; e += kWarp) {
-    const float s = p.scores_chosen ? logits[e] : score(p.is_exact, p.is_sigmoid, logits[e], top);
-    scores[e] = s;
-    sum += s;
-  }
-  if (!p.scores_chosen && !p.is_sigmoid) {
-    sum = warp_sum(sum);
-    for (int e = lane(); e < n; e += kWarp) scores[e] /= sum;
-  }
-  for (int e = lane(); e < n; e += kWarp)
-    choice[e] = scores[e] + (p.correction_bias == nullptr ? 0.0f : p.correction_bias[e]);
-  sync_warp();
-
   constexpr float kNever = -__builtin_inff();
-  if (p.n_groups > 1) {  // a lane for each group, 32 at most at a time
-    GPU_SHARED float groups[kWarp];
+  float scores[kPerLane], top = kNever;
+  GPU_UNROLL
+  for (int i = 0; i < kPerLane; ++i) {
+    const int e = i * kWarp + lane();
+    scores[i] = e < n ? logits[e] : kNever;
+    top = max(top, scores[i]);
+  }
+  if (!p.scores_chosen) {
+    top = warp_max(top);
+    float sum = 0;
+    GPU_UNROLL
+    for (int i = 0; i < kPerLane; ++i) {
+      const bool is_there = i * kWarp + lane() < n;
+      scores[i] = is_there ? score(p.is_exact, p.is_sigmoid, scores[i], top) : 0.0f;
+      sum += scores[i];
+    }
+    if (!p.is_sigmoid) {
+      sum = warp_sum(sum);
+      GPU_UNROLL
+      for (int i = 0; i < kPerLane; ++i) scores[i] /= sum;
+    }
+  }
+  float choice[kPerLane];
+  GPU_UNROLL
+  for (int i = 0; i < kPerLane; ++i) {
+    const int e = i * kWarp + lane();
+    choice[i] = scores[i] + (p.correction_bias == nullptr || e >= n ? 0.0f : p.correction_bias[e]);
+  }
+
+  if (p.n_groups > 1) {  // the best two of each count; a group at a time
     const int size = n / p.n_groups;
-    if (lane() < p.n_groups) {
+    float sum_of_group = kNever;  // of this lane's group: there are at most 32
+    for (int g = 0; g < p.n_groups; ++g) {
       float first = kNever, second = kNever;
-      for (int e = lane() * size; e < (lane() + 1) * size; ++e) {
-        if (choice[e] > first) {
+      GPU_UNROLL
+      for (int i = 0; i < kPerLane; ++i) {
+        const int e = i * kWarp + lane();
+        const bool is_in = e >= g * size && e < (g + 1) * size;
+        const float x = is_in ? choice[i] : kNever;
+        if (x > first) {
           second = first;
-          first = choice[e];
-        } else if (choice[e] > second) {
-          second = choice[e];
+          first = x;
+        } else if (x > second) {
+          second = x;
         }
       }
-      groups[lane()] = first + second;
+      GPU_UNROLL
+      for (int mask = kWarp / 2; mask > 0; mask /= 2) {
+        const float other_first = shuffle_xor(first, mask), other_second = shuffle_xor(second, mask);
+        const float lower = min(first, other_first);
+        first = max(first, other_first);
+        second = max(lower, max(second, other_second));
+      }
+      if (lane() == g) sum_of_group = first + second;
     }
-    sync_warp();
-    bool is_taken = lane() >= p.n_groups, is_kept = false;
+    std::uint32_t of_group = lane() < p.n_groups ? rank_of(sum_of_group) : kTaken;
+    std::uint32_t kept = 0;  // a bit for each group
     for (int i = 0; i < p.top_groups; ++i) {
-      const int best = largest(lane() < p.n_groups ? groups[lane()] : 0.0f, is_taken ? -1 : lane());
-      if (best == lane()) is_taken = is_kept = true;
+      const std::uint32_t best = warp_largest(of_group);
+      const std::uint32_t who = ballot(of_group == best);
+      const int winner = count_bits((who & (0u - who)) - 1);
+      kept |= 1u << winner;
+      if (lane() == winner) of_group = kTaken;
     }
-    if (lane() < p.n_groups && !is_kept) {
-      for (int e = lane() * size; e < (lane() + 1) * size; ++e) choice[e] = kNever;
+    GPU_UNROLL
+    for (int i = 0; i < kPerLane; ++i) {
+      const int e = i * kWarp + lane();
+      if (e < n && (kept >> (e / size) & 1u) == 0) choice[i] = kNever;
     }
-    sync_warp();
   }
 
-  std::int32_t* ids = p.ids + block_x() * p.top_k;
-  float* weights = p.weights + block_x() * p.top_k;
-  std::uint32_t taken = 0;  // of the experts of this lane
+  std::uint32_t ranks[kPerLane];
+  GPU_UNROLL
+  for (int i = 0; i < kPerLane; ++i)
+    ranks[i] = i * kWarp + lane() < n ? rank_of(choice[i]) : kTaken;
+  std::int32_t* ids = p.ids + row * p.top_k;
+  float* weights = p.weights + row * p.top_k;
+  float all = 0, total = 1e-20f, most = 0;
   for (int slot = 0; slot < p.top_k; ++slot) {
-    float best = 0;
-    int index = -1;
-    for (int i = 0, e = lane(); e < n; ++i, e += kWarp) {
-      if (taken >> i & 1u) continue;
-      if (index < 0 || choice[e] > best) {
-        best = choice[e];
-        index = e;
-      }
+    std::uint32_t best = kTaken;
+    GPU_UNROLL
+    for (int i = 0; i < kPerLane; ++i) best = ranks[i] > best ? ranks[i] : best;
+    best = warp_largest(best);
+    std::uint32_t expert = ~0u;  // the first of equals
+    GPU_UNROLL
+    for (int i = kPerLane - 1; i >= 0; --i)
+      if (ranks[i] == best) expert = static_cast<std::uint32_t>(i * kWarp + lane());
+    expert = warp_smallest(expert);
+    float own = 0;
+    GPU_UNROLL
+    for (int i = 0; i < kPerLane; ++i) {
+      if (static_cast<std::uint32_t>(i * kWarp + lane()) != expert) continue;
+      ranks[i] = kTaken;
+      own = scores[i];
     }
-    index = largest(best, index);
-    if (index % kWarp == lane()) taken |= 1u << (index / kWarp);
+    own = shuffle(own, static_cast<int>(expert) % kWarp);
+    if (p.scores_chosen) {
+      if (slot == 0) most = own;  // without a correction the first is the largest
+      most = max(most, own);
+    }
     if (lane() == 0) {
-      ids[slot] = index;
-      weights[slot] = scores[index];
+      ids[slot] = static_cast<std::int32_t>(expert);
+      weights[slot] = own;
     }
   }
   sync_warp();
   if (lane() != 0) return;
   if (p.scores_chosen) {
-    float most = weights[0], all = 0;
-    for (int slot = 1; slot < p.top_k; ++slot) most = max(most, weights[slot]);
     for (int slot = 0; slot < p.top_k; ++slot)
       all += weights[slot] = score(p.is_exact, p.is_sigmoid, weights[slot], most);
     if (!p.is_sigmoid)
       for (int slot = 0; slot < p.top_k; ++slot) weights[slot] /= all;
   }
-  float total = 1e-20f;
   for (int slot = 0; slot < p.top_k; ++slot) total += weights[slot];
   for (int slot = 0; slot < p.top_k; ++slot) {
     if (p.normalize) weights[slot] /= total;
     weights[slot] *= p.scale;
     if (p.expert_scales != nullptr) weights[slot] *= p.expert_scales[ids[slot]];
   }
+}
+
+GPU_INLINE void route_any(const RouteParams& p, int row) {
+  if (p.n_experts <= 256)
+    route_row<8>(p, row);
+  else
+    route_row<kMostExperts / kWarp>(p, row);
+}
+
+}  // namespace
+
+// A warp for each row; blocks of one warp.
+GPU_KERNEL(route, RouteParams, 32) {
+  route_any(p, block_x());
+}
+
+// One block: a warp for each row, and then all look their experts up.
+GPU_KERNEL(route_and_find, RouteAndFindParams, 256) {
+  if (warp() < p.n_rows) route_any(p.route, warp());
+  sync();
+  find_pairs(p.find);
 }
 
 // Blocks: pieces of a row, rows.

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "backends/cuda/kernels/experts.h"
+
 namespace moeflux::gpu {
 
 inline constexpr int kMostExperts = 1024;  // of a layer
@@ -18,6 +20,12 @@ struct RouteParams {
   std::int32_t is_sigmoid, scores_chosen, normalize;
   std::int32_t is_exact, unused;
   float scale;
+};
+
+struct RouteAndFindParams {
+  RouteParams route;
+  FindExpertsParams find;
+  std::int32_t n_rows, unused;
 };
 
 struct CombineParams {

@@ -9,6 +9,7 @@
 
 #include "backends/cuda/kernels/gpu.h"
 #include "backends/cuda/kernels/matvec.h"
+#include "backends/cuda/kernels/row_norm.h"
 #include "backends/cuda/kernels/weights.h"
 
 GPU_CODE_BEGIN
@@ -90,26 +91,29 @@ GPU_INLINE std::uint32_t pack_bytes(int a, int b, int c, int d) {
          (static_cast<std::uint32_t>(c) & 0xFFu) << 16 | static_cast<std::uint32_t>(d) << 24;
 }
 
-// A row as digits for codes of 4 or 8 bits: a thread takes eight columns, four threads a chunk.
-template <class F>
-GPU_INLINE void put_row(const VectorMemory& memory, int row, const float* x) {
+// Eight columns of a row.
+GPU_INLINE void load_eight(const float* x, float (&values)[8]) {
+  if (reinterpret_cast<std::uintptr_t>(x) % 16 == 0) {
+    const auto* quads = reinterpret_cast<const FloatQuad*>(x);
+    const FloatQuad a = quads[0], b = quads[1];
+    values[0] = a.x, values[1] = a.y, values[2] = a.z, values[3] = a.w;
+    values[4] = b.x, values[5] = b.y, values[6] = b.z, values[7] = b.w;
+  } else {
+    GPU_UNROLL
+    for (int i = 0; i < 8; ++i) values[i] = x[i];
+  }
+}
+
+// Columns of a row, in eights, as digits for codes of 4 or 8 bits: four threads of a warp a chunk.
+// `load(eight, values)` returns what the sums of their chunk are multiplied with.
+template <class F, class Load>
+GPU_INLINE void put_row(const VectorMemory& memory, int row, const Load& load) {
   static_assert(F::kShifts && (F::kBits == 4 || F::kBits == 8));
   const int n_eights = memory.n_chunks * 4;
-  const bool is_aligned = reinterpret_cast<std::uintptr_t>(x) % 16 == 0;
   for (int base = warp() * kWarp; base < n_eights; base += n_threads()) {
     const int eight = base + lane();
-    float values[8] = {};
-    if (eight < n_eights) {
-      if (is_aligned) {
-        const auto* quads = reinterpret_cast<const FloatQuad*>(x) + 2 * eight;
-        const FloatQuad a = quads[0], b = quads[1];
-        values[0] = a.x, values[1] = a.y, values[2] = a.z, values[3] = a.w;
-        values[4] = b.x, values[5] = b.y, values[6] = b.z, values[7] = b.w;
-      } else {
-        GPU_UNROLL
-        for (int i = 0; i < 8; ++i) values[i] = x[8 * eight + i];
-      }
-    }
+    float values[8] = {}, factor = 1;
+    if (eight < n_eights) factor = load(eight, values);
     float top = 0;
     bool is_finite = true;
     GPU_UNROLL
@@ -146,23 +150,38 @@ GPU_INLINE void put_row(const VectorMemory& memory, int row, const float* x) {
     *reinterpret_cast<Pair*>(to + 2 * kWarp * 16) = pair(low);
     if (part != 0) continue;
     // Not a number stays one: what it is multiplied with is 0.
-    const float unit = top <= 3.4e38f ? top / 32512.0f : top - top;
+    const float unit = factor * (top <= 3.4e38f ? top / 32512.0f : top - top);
     float* scales = memory.scales + 2 * (row * memory.n_chunks + chunk);
     scales[0] = unit;
     scales[1] = unit * static_cast<float>(sum);
   }
 }
 
+// The block's memory for rows of so many chunks.
+template <class F>
+GPU_INLINE VectorMemory vector_memory(int n_chunks, int n_rows) {
+  VectorMemory memory;
+  memory.n_chunks = n_chunks;
+  memory.row_bytes = value_bytes<F>(n_chunks);
+  memory.values = dynamic_shared();
+  memory.scales = reinterpret_cast<float*>(memory.values + n_rows * memory.row_bytes);
+  return memory;
+}
+
+template <class F>
+inline constexpr bool kTakesEights = F::kDigits && F::kShifts && F::kBits >= 4;
+
 template <class F>
 GPU_INLINE VectorMemory bring_activations(const float* x, std::int64_t x_stride, int n_rows,
                                           int n_cols) {
-  VectorMemory memory;
-  memory.n_chunks = n_cols / kVectorColumns;
-  memory.row_bytes = value_bytes<F>(memory.n_chunks);
-  memory.values = dynamic_shared();
-  memory.scales = reinterpret_cast<float*>(memory.values + n_rows * memory.row_bytes);
-  if constexpr (F::kDigits && F::kShifts && F::kBits >= 4) {
-    for (int row = 0; row < n_rows; ++row) put_row<F>(memory, row, x + row * x_stride);
+  const VectorMemory memory = vector_memory<F>(n_cols / kVectorColumns, n_rows);
+  if constexpr (kTakesEights<F>) {
+    for (int row = 0; row < n_rows; ++row) {
+      put_row<F>(memory, row, [&](int eight, float(&values)[8]) GPU_LAMBDA {
+        load_eight(x + row * x_stride + 8 * eight, values);
+        return 1.0f;
+      });
+    }
     return memory;
   }
   constexpr int kAhead = 8;  // chunks of a warp that are on their way together
@@ -184,6 +203,31 @@ GPU_INLINE VectorMemory bring_activations(const float* x, std::int64_t x_stride,
           put_chunk<F>(memory, row, first + i * n_warps, of_chunks[i]);
       }
     }
+  }
+  return memory;
+}
+
+// The same of rows that are normed on the way. One block keeps them.
+template <class F>
+GPU_INLINE VectorMemory bring_normed(const float* x, std::int64_t x_stride, int n_rows, int n_cols,
+                                     const VectorNorm& norm) {
+  GPU_SHARED float sums[kMostVectorRows][kWarp];
+  const VectorMemory memory = vector_memory<F>(n_cols / kVectorColumns, n_rows);
+  for (int row = 0; row < n_rows; ++row) {
+    const float* from = x + row * x_stride;
+    const float inverse = inverse_length(from, n_cols, norm.eps, sums[row]);
+    put_row<F>(memory, row, [&](int eight, float(&values)[8]) GPU_LAMBDA {
+      float weights[8];
+      load_eight(from + 8 * eight, values);
+      load_eight(norm.weight + 8 * eight, weights);
+      GPU_UNROLL
+      for (int i = 0; i < 8; ++i) values[i] = values[i] * inverse * weights[i];
+      if (block_x() == 0) {
+        GPU_UNROLL
+        for (int i = 0; i < 8; ++i) norm.out[row * norm.out_stride + 8 * eight + i] = values[i];
+      }
+      return 1.0f;
+    });
   }
   return memory;
 }
@@ -243,12 +287,10 @@ GPU_INLINE ScaleAndOffset chunk_scale(const DeviceWeight& w, int row, int chunk)
 // sums[r][n] += weights of rows[r] in a chunk, already read, times row n of the activations.
 template <class F, int kN, int kR>
 GPU_INLINE void multiply_chunk(const DeviceWeight& w, const int (&rows)[kR],
-                               const std::uint32_t (&dwords)[kR][F::kBits], int chunk,
+                               const std::uint32_t (&dwords)[kR][F::kBits],
+                               const ScaleAndOffset (&scales)[kR], int chunk,
                                const VectorMemory& memory, float (&sums)[kR][kN]) {
   const int step = chunk / kWarp, owner = chunk % kWarp;
-  ScaleAndOffset scales[kR];
-  GPU_UNROLL
-  for (int r = 0; r < kR; ++r) scales[r] = chunk_scale<F>(w, rows[r], chunk);
   if constexpr (F::kDigits) {
     int high[kR][kN] = {}, low[kR][kN] = {};
     constexpr bool kHalves = F::kKind == Kind::Fp4;  // groups of 16 may end within the chunk
@@ -300,7 +342,9 @@ GPU_INLINE void multiply_chunk(const DeviceWeight& w, const int (&rows)[kR],
       }
     }
   } else {
-    float products[kR][kN] = {};
+    float products[kR][kN] = {}, units[kR];
+    GPU_UNROLL
+    for (int r = 0; r < kR; ++r) units[r] = scales[r].scale;
     GPU_UNROLL
     for (int i = 0; i < 8; ++i) {
       GPU_UNROLL
@@ -323,10 +367,10 @@ GPU_INLINE void multiply_chunk(const DeviceWeight& w, const int (&rows)[kR],
                 aligned_scale_at<F::kKind>(w, rows[r], chunk * kVectorColumns + 16).scale;
             GPU_UNROLL
             for (int n = 0; n < kN; ++n) {
-              sums[r][n] += scales[r].scale * products[r][n];
+              sums[r][n] += units[r] * products[r][n];
               products[r][n] = 0;
             }
-            scales[r].scale = other;
+            units[r] = other;
           }
         }
       }
@@ -336,19 +380,48 @@ GPU_INLINE void multiply_chunk(const DeviceWeight& w, const int (&rows)[kR],
       const float sum = memory.scales[2 * (n * memory.n_chunks + chunk) + 1];
       GPU_UNROLL
       for (int r = 0; r < kR; ++r)
-        sums[r][n] += scales[r].scale * products[r][n] + scales[r].offset * sum;
+        sums[r][n] += units[r] * products[r][n] + scales[r].offset * sum;
     }
   }
 }
 
-template <class F, int kR>
-GPU_INLINE void read_chunk(const DeviceWeight& w, const int (&rows)[kR], int chunk,
-                           std::uint32_t (&dwords)[kR][F::kBits]) {
-  GPU_UNROLL
-  for (int r = 0; r < kR; ++r)
-    load_dwords<F::kBits>(w.data + rows[r] * w.row_bytes + std::int64_t{chunk} * 4 * F::kBits,
-                          dwords[r]);
-}
+// A thread's chunks of some rows of a matrix, as they are stored: chunks first, first + kWarp, ...
+template <class F, int kR, int kSteps>
+struct Chunks {
+  std::uint32_t dwords[kSteps][kR][F::kBits];
+  ScaleAndOffset scales[kSteps][kR];
+
+  GPU_INLINE void load(const DeviceWeight& w, const int (&rows)[kR], int first) {
+    const int n_chunks = w.cols / kVectorColumns;
+    GPU_UNROLL
+    for (int s = 0; s < kSteps; ++s) {
+      const int chunk = first + s * kWarp;
+      if (chunk >= n_chunks) continue;
+      GPU_UNROLL
+      for (int r = 0; r < kR; ++r)
+        load_dwords<F::kBits>(w.data + rows[r] * w.row_bytes + std::int64_t{chunk} * 4 * F::kBits,
+                              dwords[s][r]);
+    }
+    GPU_UNROLL
+    for (int s = 0; s < kSteps; ++s) {
+      const int chunk = first + s * kWarp;
+      if (chunk >= n_chunks) continue;
+      GPU_UNROLL
+      for (int r = 0; r < kR; ++r) scales[s][r] = chunk_scale<F>(w, rows[r], chunk);
+    }
+  }
+
+  template <int kN>
+  GPU_INLINE void multiply(const DeviceWeight& w, const int (&rows)[kR], int first,
+                           const VectorMemory& memory, float (&sums)[kR][kN]) const {
+    GPU_UNROLL
+    for (int s = 0; s < kSteps; ++s) {
+      const int chunk = first + s * kWarp;
+      if (chunk < memory.n_chunks)
+        multiply_chunk<F, kN, kR>(w, rows, dwords[s], scales[s], chunk, memory, sums);
+    }
+  }
+};
 
 // Threads of a warp that share a row of weights: a power of two.
 GPU_INLINE int sharers(int n_chunks) {
@@ -366,7 +439,7 @@ GPU_INLINE int rows_of_warp(int n_chunks) {
 // The warp's rows, of one matrix or of two of the same shape, times the activations: for each of
 // its rows `emit(row, n, sum, sum of the second matrix)` by one thread. `before` runs when the
 // first weights are on their way, and brings the activations.
-template <class F, int kN, int kR, bool kTwo, class Before, class Emit>
+template <class F, int kN, int kR, int kSteps, bool kTwo, class Before, class Emit>
 GPU_INLINE void multiply_rows(const DeviceWeight& a, const DeviceWeight& b, int first_row,
                               int n_rows, const Before& before, const Emit& emit) {
   const int n_chunks = a.cols / kVectorColumns, n_sharers = sharers(n_chunks);
@@ -377,36 +450,25 @@ GPU_INLINE void multiply_rows(const DeviceWeight& a, const DeviceWeight& b, int 
     const int row = first_row + group * kR + r;
     rows[r] = row < a.rows ? row : a.rows - 1;
   }
-  std::uint32_t of_a[kR][F::kBits] = {}, of_b[kTwo ? kR : 1][F::kBits] = {};
-  if (part < n_chunks) {
-    read_chunk<F, kR>(a, rows, part, of_a);
-    if constexpr (kTwo) read_chunk<F, kR>(b, rows, part, of_b);
-  }
+  Chunks<F, kR, kSteps> of_a, of_b;
+  of_a.load(a, rows, part);
+  if constexpr (kTwo) of_b.load(b, rows, part);
   const VectorMemory memory = before();
   sync();
-  float sums_a[kR][kN] = {}, sums_b[kTwo ? kR : 1][kN] = {};
-  for (int chunk = part; chunk < n_chunks; chunk += kWarp) {
-    std::uint32_t now_a[kR][F::kBits], now_b[kTwo ? kR : 1][F::kBits];
-    GPU_UNROLL
-    for (int r = 0; r < kR; ++r) {
-      GPU_UNROLL
-      for (int i = 0; i < F::kBits; ++i) {
-        now_a[r][i] = of_a[r][i];
-        if constexpr (kTwo) now_b[r][i] = of_b[r][i];
-      }
+  float sums_a[kR][kN] = {}, sums_b[kR][kN] = {};
+  for (int first = part; first < n_chunks; first += kSteps * kWarp) {
+    if (first != part) {
+      of_a.load(a, rows, first);
+      if constexpr (kTwo) of_b.load(b, rows, first);
     }
-    if (chunk + kWarp < n_chunks) {
-      read_chunk<F, kR>(a, rows, chunk + kWarp, of_a);
-      if constexpr (kTwo) read_chunk<F, kR>(b, rows, chunk + kWarp, of_b);
-    }
-    multiply_chunk<F, kN, kR>(a, rows, now_a, chunk, memory, sums_a);
-    if constexpr (kTwo) multiply_chunk<F, kN, kR>(b, rows, now_b, chunk, memory, sums_b);
+    of_a.multiply(a, rows, first, memory, sums_a);
+    if constexpr (kTwo) of_b.multiply(b, rows, first, memory, sums_b);
   }
   GPU_UNROLL
   for (int r = 0; r < kR; ++r) {
     GPU_UNROLL
     for (int n = 0; n < kN; ++n) {
-      float sum = sums_a[r][n], second = kTwo ? sums_b[kTwo ? r : 0][n] : 0.0f;
+      float sum = sums_a[r][n], second = sums_b[r][n];
       for (int mask = n_sharers / 2; mask > 0; mask /= 2) {
         sum += shuffle_xor(sum, mask);
         if constexpr (kTwo) second += shuffle_xor(second, mask);
