@@ -28,6 +28,25 @@ TEST(CudaBackend, Norms) {
   }
 }
 
+TEST(CudaBackend, NormsOfManyRows) {
+  test::Random random(8);
+  for (const std::int64_t d : {4, 31, 128, 1000, 1024, 2048, 8192, 8196}) {
+    for (const std::int64_t gap : {0, 4, 1}) {
+      CudaAndCpu both(Precision::Fine);
+      auto x = both.floats(19, d + gap, random.floats(19 * (d + gap)));
+      x.gpu.cols = x.cpu.cols = d;
+      const auto w = both.floats(1, d, random.floats(d));
+      const auto out = both.results(19, d), plain = both.results(19, d);
+      both.gpu->rms_norm({.x = x.gpu, .weight = w.gpu, .eps = 1e-6f, .out = out.gpu});
+      both.cpu->rms_norm({.x = x.cpu, .weight = w.cpu, .eps = 1e-6f, .out = out.cpu});
+      both.gpu->rms_norm({.x = x.gpu, .weight = {}, .eps = 1e-6f, .out = plain.gpu});
+      both.cpu->rms_norm({.x = x.cpu, .weight = {}, .eps = 1e-6f, .out = plain.cpu});
+      EXPECT_LT(both.difference(out), 1e-6) << d;
+      EXPECT_LT(both.difference(plain), 1e-6) << d;
+    }
+  }
+}
+
 TEST(CudaBackend, SumsBoundsAndCaps) {
   test::Random random(2);
   CudaAndCpu both;
@@ -167,13 +186,18 @@ TEST(CudaBackend, LinearAttentionInChunks) {
     GatedDeltaSpec spec{c.key_heads, c.value_heads, 128, c.d_value, 4, GateActivation::Silu};
     spec.heads_alternate = c.heads_alternate;
     const std::int64_t conv = spec.conv_dim(), heads = c.value_heads, values = spec.value_dim();
+    const auto conv_weight = both.floats(4, conv, random.floats(4 * conv));
+    const auto conv_state = both.floats(3, conv, random.floats(3 * conv));
     const auto state = both.floats(heads * 128, c.d_value, random.floats(heads * 128 * c.d_value));
     const auto a_log = both.floats(1, heads, random.floats(heads));
     const auto dt_bias = both.floats(1, heads, random.floats(heads));
     const auto norm = both.floats(1, c.d_value, random.floats(c.d_value));
     for (const std::int64_t n : {64, 1, 79, 130, 3, 193}) {
-      const auto x = random.floats(n * conv, 2);
-      const auto qkv = both.floats(n, conv, x);
+      const auto x = both.floats(n, conv, random.floats(n * conv, 2)), qkv = both.results(n, conv);
+      both.gpu->short_conv({x.gpu, conv_weight.gpu, conv_state.gpu, qkv.gpu});
+      both.cpu->short_conv({x.cpu, conv_weight.cpu, conv_state.cpu, qkv.cpu});
+      EXPECT_LT(both.difference(qkv), 1e-6);
+      EXPECT_EQ(both.difference(conv_state), 0);
       const auto z = both.floats(n, values, random.floats(n * values));
       auto decays = random.floats(n * heads);
       for (float& decay : decays) decay += static_cast<float>(c.decay);

@@ -29,6 +29,7 @@ struct FindExpertsParams;
 struct RouteParams;
 struct DeviceKv;
 struct ProductParams;
+struct RmsNormParams;
 }  // namespace moeflux::gpu
 
 namespace moeflux::cuda {
@@ -213,8 +214,10 @@ class CudaBackend final : public Backend {
   void head_products(const HeadMatrix& matrix, int n_heads, std::int64_t n, const HeadRows& x,
                      const HeadRows& y);
   void product(gpu::ProductParams& p, std::int64_t most_rows, std::int64_t n_x);
+  void round(gpu::ProductParams& p, std::int64_t n_x, int direct_parts);
   void opened_product(const gpu::ProductParams& p);
   void walk_chunks(gpu::DeltaParams p);
+  bool norm_of_many_rows(const gpu::RmsNormParams& norm, std::int64_t rows);
 
   // Between the host and the device, or on the device.
   void copy_bytes(CUdeviceptr to, CUdeviceptr from, std::size_t bytes);

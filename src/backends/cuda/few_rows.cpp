@@ -138,7 +138,7 @@ std::int64_t CudaBackend::rows_at_once(std::size_t bytes_per_row) const {
 
 // How often warps take rows of weights, so that all blocks have room at once.
 std::int32_t CudaBackend::times_for(std::int64_t n_warps) const {
-  constexpr std::int64_t kBlocksOfProcessor = 3;
+  constexpr std::int64_t kBlocksOfProcessor = 4;
   return static_cast<std::int32_t>(
       pieces(n_warps, kBlocksOfProcessor * device_.n_processors() * gpu::kVectorWarps));
 }

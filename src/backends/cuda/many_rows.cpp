@@ -62,11 +62,10 @@ std::string_view kernel_name(const gpu::ProductParams& p) {
   return kAny;
 }
 
-// Of experts, whatever memory their weights lie in.
-bool is_direct(const gpu::ProductParams& p) {
+// Whatever memory weights lie in.
+bool opens_in_registers(const gpu::ProductParams& p) {
   const gpu::DeviceWeight &a = p.weights[0], &b = p.weights[1];
-  if (p.tiles == nullptr || p.result.n_columns % 8 != 0 || !gpu::opens_in_registers(a))
-    return false;
+  if (p.result.n_columns % 8 != 0 || !gpu::opens_in_registers(a)) return false;
   return p.result.gate == gpu::Gate::None ||
          (are_alike(a, b) && a.scale_type == b.scale_type && a.zero == b.zero);
 }
@@ -200,21 +199,58 @@ void CudaBackend::product(gpu::ProductParams& p, std::int64_t most_rows, std::in
             .threads = gpu::kExactThreads});
     return;
   }
-  const std::int64_t stride = pieces(w.cols, gpu::kTileDepth) * gpu::kTileDepth;
-  const std::size_t bytes = static_cast<std::size_t>(n_x * stride) * sizeof(std::uint16_t);
+  // Large tiles must be enough for all processors.
+  const std::int64_t opened_tiles = std::int64_t{pieces(most_rows, gpu::kOpenedRows)} *
+                                    pieces(p.result.n_columns, gpu::kOpenedColumns);
+  const bool is_large = p.tiles == nullptr && most_rows >= kOpenedFrom &&
+                        4 * opened_tiles >= 3 * device_.n_processors();
+  const bool is_direct = opens_in_registers(p) && (precision_ == Precision::Fine || !is_large);
+  p.unit = gpu::unit_of(w);
+  if (p.result.gate != gpu::Gate::None) p.unit = std::min(p.unit, gpu::unit_of(p.weights[1]));
+  p.result.scale = 1 / p.unit;
+  round(p, n_x, !is_direct ? 0 : precision_ == Precision::Fine ? 2 : 1);
+  if (is_large && !is_direct) {
+    opened_product(p);
+  } else {
+    const bool is_fine = precision_ == Precision::Fine;
+    launch(!is_direct ? kernel_name(p)
+           : is_fine  ? "direct_product_4_fine"
+                      : "direct_product_4",
+           p,
+           {.x = pieces(p.result.n_columns, gpu::kProductColumns),
+            .y = pieces(most_rows, gpu::kProductRows),
+            .threads = gpu::kProductThreads,
+            .shared_bytes = static_cast<unsigned>(
+                is_direct ? gpu::direct_shared_bytes(is_fine ? 2 : 1) : gpu::kProductSharedBytes)});
+  }
+  rounded_at_ = n_enqueued_;
+}
+
+// Rows of p.x become halves. direct_parts: of those for products that open weights in registers,
+// halves for each number; 0: for other products.
+void CudaBackend::round(gpu::ProductParams& p, std::int64_t n_x, int direct_parts) {
+  const gpu::DeviceWeight& w = p.weights[0];
+  const std::int64_t stride = direct_parts > 0 ? std::int64_t{w.cols} * direct_parts
+                                               : pieces(w.cols, gpu::kTileDepth) * gpu::kTileDepth;
+  const std::int64_t means = direct_parts > 0 ? 16 * pieces(w.cols / w.group, 16) : 0;
+  const auto half_bytes = static_cast<std::size_t>(n_x * stride) * sizeof(std::uint16_t);
+  const auto mean_bytes = static_cast<std::size_t>(n_x * means) * sizeof(std::uint16_t);
   const CUdeviceptr halves =
-      scratch(Scratch::Activations, bytes + static_cast<std::size_t>(n_x) * sizeof(float));
+      scratch(Scratch::Activations,
+              half_bytes + mean_bytes + static_cast<std::size_t>(n_x) * sizeof(float));
   auto rounding = zeroed<gpu::RoundRowsParams>();
   rounding.x = static_cast<const float*>(p.x);
   rounding.x_stride = p.x_stride;
   rounding.out = reinterpret_cast<std::uint16_t*>(halves);
   rounding.out_stride = stride;
-  rounding.scales = reinterpret_cast<float*>(halves + bytes);
+  rounding.scales = reinterpret_cast<float*>(halves + half_bytes + mean_bytes);
   rounding.cols = w.cols;
-  rounding.is_for_direct = is_direct(p);
-  p.unit = gpu::unit_of(w);
-  if (p.result.gate != gpu::Gate::None) p.unit = std::min(p.unit, gpu::unit_of(p.weights[1]));
-  p.result.scale = 1 / p.unit;
+  if (direct_parts > 0) {
+    rounding.n_parts = direct_parts;
+    rounding.means = reinterpret_cast<std::uint16_t*>(halves + half_bytes);
+    rounding.means_stride = means;
+    rounding.group = w.group;
+  }
   if (p.tiles == nullptr) {
     rounding.rows = p.rows;
     p.rows = nullptr;
@@ -224,31 +260,14 @@ void CudaBackend::product(gpu::ProductParams& p, std::int64_t most_rows, std::in
   if (n_enqueued_ != rounded_at_ ||
       !std::equal(raw, raw + sizeof rounding, rounded_.begin(), rounded_.end())) {
     rounded_.assign(raw, raw + sizeof rounding);
-    launch("round_rows", rounding, {.x = count(n_x), .threads = threads_for(stride / 8, 256)});
+    launch(direct_parts > 0 ? "round_rows_direct" : "round_rows", rounding,
+           {.x = count(n_x), .threads = threads_for(stride / std::max(direct_parts, 1) / 8, 256)});
   }
   p.x = rounding.out;
   p.x_stride = stride;
   p.x_scales = rounding.scales;
-  // Large tiles must be enough for all processors.
-  const std::int64_t opened_tiles = std::int64_t{pieces(most_rows, gpu::kOpenedRows)} *
-                                    pieces(p.result.n_columns, gpu::kOpenedColumns);
-  if (p.tiles == nullptr && most_rows >= kOpenedFrom &&
-      4 * opened_tiles >= 3 * device_.n_processors()) {
-    opened_product(p);
-  } else if (is_direct(p)) {
-    launch("direct_product_4", p,
-           {.x = pieces(p.result.n_columns, gpu::kProductColumns),
-            .y = pieces(most_rows, gpu::kProductRows),
-            .threads = gpu::kProductThreads,
-            .shared_bytes = gpu::kDirectSharedBytes});
-  } else {
-    launch(kernel_name(p), p,
-           {.x = pieces(p.result.n_columns, gpu::kProductColumns),
-            .y = pieces(most_rows, gpu::kProductRows),
-            .threads = gpu::kProductThreads,
-            .shared_bytes = gpu::kProductSharedBytes});
-  }
-  rounded_at_ = n_enqueued_;
+  p.x_means = rounding.means;
+  p.means_stride = means;
 }
 
 void CudaBackend::opened_product(const gpu::ProductParams& p) {

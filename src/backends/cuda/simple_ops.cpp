@@ -1,10 +1,12 @@
 // Operations on rows: embedding, norms, sums, rotation, routing, linear attention.
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 
 #include "backends/cuda/cuda_backend.h"
 #include "backends/cuda/kernels/delta.h"
 #include "backends/cuda/kernels/elementwise.h"
+#include "backends/cuda/kernels/norm_rows.h"
 #include "backends/cuda/kernels/router.h"
 #include "backends/cuda/launch.h"
 #include "backends/cuda/operands.h"
@@ -21,6 +23,31 @@ void CudaBackend::embed(const EmbedOp& op) {
   p.out_stride = op.out.stride;
   p.scale = op.scale;
   if (op.out.rows > 0) launch("embed", p, {.x = count(op.out.rows), .threads = 256});
+}
+
+namespace {
+
+bool is_multiple_of_16(std::initializer_list<const void*> addresses) {
+  return std::all_of(addresses.begin(), addresses.end(),
+                     [](const void* at) { return reinterpret_cast<std::uintptr_t>(at) % 16 == 0; });
+}
+
+}  // namespace
+
+// False: rows are not whole quads, or too long.
+bool CudaBackend::norm_of_many_rows(const gpu::RmsNormParams& norm, std::int64_t rows) {
+  if (norm.d % 4 != 0 || norm.x_stride % 4 != 0 || norm.out_stride % 4 != 0 ||
+      norm.d > gpu::kMostOfBlock || !is_multiple_of_16({norm.x, norm.out, norm.weight}))
+    return false;
+  auto p = zeroed<gpu::NormRowsParams>();
+  p.norm = norm;
+  p.rows = static_cast<std::int32_t>(rows);
+  if (norm.d <= gpu::kMostOfWarp)
+    launch("norm_short_rows", p,
+           {.x = pieces(rows, gpu::kNormThreads / gpu::kWarp), .threads = gpu::kNormThreads});
+  else
+    launch("norm_long_rows", p, {.x = count(rows), .threads = gpu::kNormThreads});
+  return true;
 }
 
 void CudaBackend::rms_norm(const RmsNormOp& op) {
@@ -44,6 +71,8 @@ void CudaBackend::launch_norm(const RmsNormOp& op) {
   p.out_stride = op.out.stride;
   p.d = static_cast<std::int32_t>(op.x.cols);
   p.eps = op.eps;
+  if (precision_ != Precision::Exact && op.x.rows > kFewRows && norm_of_many_rows(p, op.x.rows))
+    return;
   if (op.x.rows > 0)
     launch("rms_norm", p,
            {.x = count(op.x.rows), .threads = threads_for(op.x.cols, gpu::kNormThreads)});
@@ -177,7 +206,14 @@ void CudaBackend::short_conv(const ShortConvOp& op) {
   p.n = static_cast<std::int32_t>(op.x.rows);
   const unsigned blocks = pieces(op.x.cols, 256);
   if (p.n == 1) return launch("short_conv_step", p, {.x = blocks, .threads = 256});
-  launch("short_conv", p, {.x = blocks, .y = count(op.x.rows), .threads = 256});
+  const bool are_quads = p.channels % 4 == 0 && is_multiple_of_16({p.x, p.weight, p.state, p.out});
+  if (precision_ != Precision::Exact && p.n > kFewRows && p.width == 4 && are_quads)
+    launch("short_conv_rows", p,
+           {.x = pieces(p.channels / 4, gpu::kConvThreads),
+            .y = pieces(p.n, gpu::kConvRun),
+            .threads = gpu::kConvThreads});
+  else
+    launch("short_conv", p, {.x = blocks, .y = count(op.x.rows), .threads = 256});
   launch("advance_conv", p, {.x = blocks, .threads = 256});
 }
 
@@ -209,22 +245,24 @@ void CudaBackend::gated_delta(const GatedDeltaOp& op) {
   p.eps = op.eps;
   p.q_scale = 1.0f / std::sqrt(static_cast<float>(s.d_key));
   const bool has_whole_warps = s.d_key % gpu::kWarp == 0 && s.d_value % gpu::kWarp == 0;
-  if (p.n == 1 && has_whole_warps && s.d_key <= 128 && s.d_value <= 128 && s.d_key <= 4 * s.d_value) {
+  if (p.n == 1 && has_whole_warps && s.d_key <= 128 && s.d_value <= 128 &&
+      s.d_key <= 4 * s.d_value) {
     constexpr int kSharers = gpu::kDeltaThreads / gpu::kDeltaColumns;
     return launch("delta_step_128", p,
                   {.x = count(s.n_value_heads), .threads = count(s.d_value * kSharers)});
   }
-  // Depends on the shape alone: where rows lie is a multiple of 16 as long as rows are.
   const bool is_chunked = precision_ != Precision::Exact && p.n >= gpu::kChunkRows &&
                           s.d_key == gpu::kChunkKey && s.d_value % gpu::kChunkColumns == 0 &&
-                          reinterpret_cast<std::uintptr_t>(p.qkv) % 16 == 0 &&
+                          is_multiple_of_16({p.qkv}) &&
                           shared_bytes_of_block() >= gpu::kWalkSharedBytes;
-  p.is_chunked = is_chunked;
-  launch("prepare_delta", p,
-         {.x = count(p.n), .y = count(s.n_key_heads), .threads = threads_for(s.d_key, 128)});
-  if (is_chunked)
+  constexpr unsigned kThreads = 256, kRowsOfBlock = kThreads / gpu::kWarp;
+  if (is_chunked) {
+    launch("prepare_chunks", p,
+           {.x = pieces(std::int64_t{p.n} * s.n_key_heads, kRowsOfBlock), .threads = kThreads});
     walk_chunks(p);
-  else
+  } else {
+    launch("prepare_delta", p,
+           {.x = count(p.n), .y = count(s.n_key_heads), .threads = threads_for(s.d_key, 128)});
     launch(s.d_key <= 64    ? "delta_rule_64"
            : s.d_key <= 128 ? "delta_rule_128"
                             : "delta_rule_256",
@@ -232,8 +270,13 @@ void CudaBackend::gated_delta(const GatedDeltaOp& op) {
            {.x = pieces(s.d_value, gpu::kDeltaColumns),
             .y = count(s.n_value_heads),
             .threads = gpu::kDeltaThreads});
-  launch("finish_delta", p,
-         {.x = count(p.n), .y = count(s.n_value_heads), .threads = threads_for(s.d_value, 128)});
+  }
+  if (is_chunked && s.d_value == 4 * gpu::kWarp && is_multiple_of_16({p.out, p.z, p.norm}))
+    launch("finish_rows", p,
+           {.x = pieces(std::int64_t{p.n} * s.n_value_heads, kRowsOfBlock), .threads = kThreads});
+  else
+    launch("finish_delta", p,
+           {.x = count(p.n), .y = count(s.n_value_heads), .threads = threads_for(s.d_value, 128)});
 }
 
 // As many chunks at a time as there is memory for.

@@ -56,15 +56,14 @@ GPU_INLINE float decay_of(const DeltaParams& p, int head, float a) {
   if (p.is_exact)
     return portable::exp(-portable::exp(p.a_log[head]) * portable::softplus(x));
   const float softplus = x > 20 ? x : log2(1.0f + exp(x)) * 0.6931471805599453f;
-  const float logarithm = -exp(p.a_log[head]) * softplus;
-  return p.is_chunked ? logarithm : exp(logarithm);
+  return exp(-exp(p.a_log[head]) * softplus);
 }
 GPU_INLINE float beta_of(const DeltaParams& p, float b) {
   return p.is_exact ? portable::sigmoid(b) : sigmoid(b);
 }
 
-// Queries and keys of length 1, decays (their logarithms in chunks) and betas. Blocks: rows, key
-// heads; the first also does the gates.
+// Queries and keys of length 1, decays and betas. Blocks: rows, key heads; the first also does the
+// gates.
 GPU_KERNEL(prepare_delta, DeltaParams, 128) {
   GPU_SHARED float memory[64];
   const int conv_dim = 2 * p.n_key_heads * p.d_key + p.n_value_heads * p.d_value;
@@ -75,25 +74,11 @@ GPU_KERNEL(prepare_delta, DeltaParams, 128) {
     q_squares += q[c] * q[c];
     k_squares += k[c] * k[c];
   }
-  // A chunked row has a value for each thread.
-  const float own_q = p.is_chunked ? q[thread()] : 0.0f, own_k = p.is_chunked ? k[thread()] : 0.0f;
   const float q_inverse = p.q_scale / sqrt(block_sum(q_squares, memory) + 1e-6f);
   const float k_inverse = 1.0f / sqrt(block_sum(k_squares, memory + 32) + 1e-6f);
-  if (p.is_chunked) {
-    const auto store = [](float* row, float value) {
-      auto* to = reinterpret_cast<std::uint16_t*>(row);
-      const auto high = static_cast<std::uint16_t>(to_bfloat2(value, 0) & 0xFFFFu);
-      const float rest = value - from_bfloat(high);
-      to[thread()] = high;
-      to[kChunkKey + thread()] = static_cast<std::uint16_t>(to_bfloat2(rest, 0) & 0xFFFFu);
-    };
-    store(q, own_q * q_inverse);
-    store(k, own_k * k_inverse);
-  } else {
-    for (int c = thread(); c < p.d_key; c += n_threads()) {
-      q[c] *= q_inverse;
-      k[c] *= k_inverse;
-    }
+  for (int c = thread(); c < p.d_key; c += n_threads()) {
+    q[c] *= q_inverse;
+    k[c] *= k_inverse;
   }
   if (block_y() != 0) return;
   for (int h = thread(); h < p.n_value_heads; h += n_threads()) {

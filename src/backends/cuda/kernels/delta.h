@@ -24,9 +24,7 @@ struct DeltaParams {
   float* state;  // [n_value_heads][d_key][d_value]
   float* out;    // [n][n_value_heads * d_value]
   std::int32_t n, n_key_heads, n_value_heads, d_key, d_value, gate_is_silu;
-  std::int32_t heads_alternate;
-  std::int32_t is_chunked;  // for the kernels of delta_chunks.cu
-  std::int32_t is_exact, unused;
+  std::int32_t heads_alternate, is_exact;
   float eps, q_scale;
   std::uint16_t* matrices;  // of chunks: [chunk][value head][2][row][hi | lo][column]
 };
@@ -49,5 +47,9 @@ inline constexpr int kChunkColumnBytes = kChunkColumns * 4;  // of a row of the 
 inline constexpr int kWalkSharedBytes =
     3 * kChunkKeyBytes + 2 * kChunkMatrixBytes + (kChunkKey + kChunkRows) * kChunkColumnBytes;
 inline constexpr int kMatricesSharedBytes = 2 * kChunkKeyBytes;
+
+// Rows that a thread of short_conv_rows takes.
+inline constexpr int kConvRun = 16;
+inline constexpr int kConvThreads = 128;
 
 }  // namespace moeflux::gpu

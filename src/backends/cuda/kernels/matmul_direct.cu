@@ -13,8 +13,9 @@ namespace moeflux::gpu {
 namespace {
 
 constexpr int kThreads = kProductThreads, kColumns = kProductColumns;
-constexpr int kStages = kDirectStages, kStageBytes = kProductRows * kTileDepth * 2;
-constexpr int kTiles = 4;  // of 8 columns, those of a warp
+constexpr int kPartBytes = kProductRows * kTileDepth * 2;  // of a stage
+constexpr int kMeansUnits = kDirectGroups / 8;             // of a row
+constexpr int kTiles = 4;                                  // of 8 columns, those of a warp
 
 // The column of a tile that column n of a warp's part `j` is: a lane's sums are those of eight
 // neighbours.
@@ -22,7 +23,8 @@ GPU_INLINE int column_of(int n, int j) {
   return warp() * 32 + n / 2 * 8 + 2 * j + n % 2;
 }
 
-// A scale and an offset for each column of a tile and group of depth, as halves.
+// A scale and an offset for each column of a tile and group of depth, as halves. Groups fill whole
+// pieces of 16.
 class Groups {
  public:
   GPU_INLINE Groups(const ProductParams& p, const DeviceWeight& w, int first_column,
@@ -38,7 +40,7 @@ class Groups {
   // From a group on. Four threads share a column, each with eight groups.
   GPU_INLINE void fill(const ProductParams& p, const DeviceWeight& w, int first_group) const {
     const int n = w.scales_per_row - first_group, part = thread() % 4 * 8;
-    if (part >= n) return;
+    if (part >= (n + 15) / 16 * 16) return;
     GPU_ROLLED
     for (int in_tile = thread() / 4; in_tile < kColumns; in_tile += kThreads / 4) {
       int column = first_column_ + in_tile;
@@ -46,7 +48,10 @@ class Groups {
       const std::int64_t at =
           std::int64_t{is_gated_ ? column / 2 : column} * w.scales_per_row + first_group + part;
       std::uint32_t* to = table_ + part * kGroupStride + in_tile;
-      if (comes_in_quads_) {
+      if (part >= n) {
+        GPU_UNROLL
+        for (int i = 0; i < 8; ++i) to[i * kGroupStride] = 0;
+      } else if (comes_in_quads_) {
         const Quad scales = *reinterpret_cast<const Quad*>(w.scales + 2 * at);
         Quad biases{0, 0, 0, 0};
         if (w.zero == Zero::Bias) biases = *reinterpret_cast<const Quad*>(w.biases + 2 * at);
@@ -60,7 +65,11 @@ class Groups {
         }
       } else {
         GPU_ROLLED
-        for (int i = 0; i < 8 && part + i < n; ++i) {
+        for (int i = 0; i < 8; ++i) {
+          if (part + i >= n) {
+            to[i * kGroupStride] = 0;
+            continue;
+          }
           const int index = static_cast<int>(at) + i;
           const std::uint32_t scale =
               load_scale_bits(w.scales, scale_size(w.scale_type), index, fits_);
@@ -80,7 +89,7 @@ class Groups {
     float offset = 0;
     if (w.zero == Zero::Bias) offset = scale_of_bits(w.scale_type, bias_bits) + 8 * scale;
     if (w.zero == Zero::ZeroPoint) offset = scale * (8 - static_cast<float>(bias_bits));
-    return to_half2(scale * unit, offset * unit);
+    return to_half2(scale * unit, offset * static_cast<float>(w.group));
   }
 
   static constexpr int kGroupStride = kDirectGroupStride;
@@ -128,15 +137,15 @@ class CodeReader {
 // Two halves of weights for each of the two registers of a part of depth, from four codes of a
 // dword: 0 and 4, 1 and 5, or two further.
 GPU_INLINE void open_codes(std::uint32_t dword, int pair, std::uint32_t scales,
-                           std::uint32_t offsets, std::uint32_t (&out)[2]) {
+                           std::uint32_t (&out)[2]) {
   constexpr std::uint32_t k1024 = 0x64006400u;
   const std::uint32_t bits = pair == 0 ? dword : dword >> 8;
   const std::uint32_t low = (bits & 0x000F000Fu) | k1024;   // 1024 + code
   const std::uint32_t high = (bits & 0x00F000F0u) | k1024;  // 1024 + 16 code
   constexpr std::uint32_t kMinus1032 = 0xE408E408u, kMinus72 = 0xD480D480u,
                           kSixteenth = 0x2C002C00u;
-  out[0] = multiply_add_halves(add_halves(low, kMinus1032), scales, offsets);
-  out[1] = multiply_add_halves(multiply_add_halves(high, kSixteenth, kMinus72), scales, offsets);
+  out[0] = scale_halves(add_halves(low, kMinus1032), scales);
+  out[1] = scale_halves(multiply_add_halves(high, kSixteenth, kMinus72), scales);
 }
 
 GPU_INLINE std::uint32_t quad_at(const Quad& quad, int i) {
@@ -179,11 +188,11 @@ GPU_INLINE void store_eight(const ResultParams& r, float* row, int expert, int c
   }
 }
 
-}  // namespace
-
 // Blocks: columns, tiles of rows.
-GPU_KERNEL(direct_product_4, ProductParams, 128) {
+template <int kParts>
+GPU_INLINE void direct_product(const ProductParams& p) {
   static_assert(kThreads == 128 && kDirectDepth == 2 * kTileDepth);
+  constexpr int kStages = direct_stages(kParts), kStageBytes = kParts * kPartBytes;
   const RowTile tile = row_tile(p, block_y(), kProductRows);
   if (tile.n_rows == 0) return;
   const int first_column = block_x() * kColumns;
@@ -191,17 +200,13 @@ GPU_KERNEL(direct_product_4, ProductParams, 128) {
     return weight_of(p, p.result.gate != Gate::None ? thread() / 4 % 2 : 0, tile.expert);
   };
   unsigned char* activations = dynamic_shared();
+  unsigned char* means = activations + kStages * kStageBytes;
+  auto* table = reinterpret_cast<std::uint32_t*>(means + kProductRows * kDirectGroups * 2);
 
-  GPU_SHARED std::uint32_t first_units[kProductRows];
-  GPU_SHARED float row_scales[kProductRows];
-  GPU_SHARED std::int32_t y_rows[kProductRows];
+  GPU_SHARED std::int32_t x_rows[kProductRows];
   if (thread() < kProductRows) {
     const int row = tile.first + (thread() < tile.n_rows ? thread() : tile.n_rows - 1);
-    const int x_row = p.rows == nullptr ? row : p.rows[row] / p.divisor;
-    first_units[thread()] =
-        static_cast<std::uint32_t>(x_row) * static_cast<std::uint32_t>(p.x_stride / 8);
-    row_scales[thread()] = p.x_scales[x_row] * p.result.scale;
-    y_rows[thread()] = p.result.rows == nullptr ? row : p.result.rows[row];
+    x_rows[thread()] = p.rows == nullptr ? row : p.rows[row] / p.divisor;
   }
   const int n_blocks = p.weights[0].cols / kDirectDepth, n_steps = 2 * n_blocks;
   const CodeReader reader(p, own_weight(), first_column);
@@ -211,38 +216,94 @@ GPU_KERNEL(direct_product_4, ProductParams, 128) {
 
   constexpr int kUnits = kTileDepth / 8, kRowsAtOnce = kThreads / kUnits;
   const auto* x = static_cast<const Quad*>(p.x) + thread() % kUnits;
+  const auto x_stride = static_cast<std::uint32_t>(p.x_stride / 8);
   const int to = unit_at<kTileDepth>(thread() / kUnits, thread() % kUnits);
   const auto copy = [&](int step, int stage) GPU_LAMBDA {
     if (step < n_steps) {
       GPU_UNROLL
       for (int row = 0; row < kProductRows; row += kRowsAtOnce) {
-        if (row < tile.n_rows)
-          copy_16(activations + stage * kStageBytes + row * kTileDepth * 2 + to,
-                  x + (first_units[row + thread() / kUnits] +
-                       static_cast<std::uint32_t>(step * kUnits)));
+        if (row >= tile.n_rows) continue;
+        const auto x_row = static_cast<std::uint32_t>(x_rows[row + thread() / kUnits]);
+        GPU_UNROLL
+        for (int part = 0; part < kParts; ++part)
+          copy_16(activations + stage * kStageBytes + part * kPartBytes + row * kTileDepth * 2 + to,
+                  x + (x_row * x_stride +
+                       static_cast<std::uint32_t>((part * n_steps + step) * kUnits)));
       }
     }
     close_copies();
   };
+  // Of the groups from one on: with the copies of a step that is awaited before they are read.
+  const auto copy_means = [&](int first_group) GPU_LAMBDA {
+    const int in_row = thread() % kMeansUnits;
+    if (first_group + 8 * in_row >= p.means_stride) return;
+    GPU_ROLLED
+    for (int row = thread() / kMeansUnits; row < tile.n_rows; row += kThreads / kMeansUnits)
+      copy_16(means + unit_at<32>(row, in_row),
+              p.x_means + x_rows[row] * p.means_stride + first_group + 8 * in_row);
+  };
+  copy_means(0);
   GPU_UNROLL
   for (int i = 0; i < kStages - 1; ++i) copy(i, i);
 
-  auto* table = reinterpret_cast<std::uint32_t*>(activations + kStages * kStageBytes);
   const int group_shift = 31 - count_leading_zeros(p.weights[0].group);
   const int blocks_of_groups = (kDirectGroups << group_shift) / kDirectDepth;
   float sums[8][kTiles][4] = {};
   const auto multiply = [&](auto pieces) GPU_LAMBDA {
     const int in_piece = lane() % 16, unit = lane() / 16;
+    // A factor of both: a power of two.
+    const auto multiply_sums = [&](float factor) GPU_LAMBDA {
+      GPU_UNROLL
+      for (int i = 0; i < 8 * kTiles * 4; ++i) sums[i / 16][i / 4 % 4][i % 4] *= factor;
+    };
+    const auto add_offsets = [&](int n_groups) GPU_LAMBDA {
+      GPU_ROLLED
+      for (int first = 0; first < n_groups; first += 16) {
+        std::uint32_t offsets[kTiles][2];
+        GPU_UNROLL
+        for (int j = 0; j < kTiles; ++j) {
+          GPU_UNROLL
+          for (int i = 0; i < 2; ++i) {
+            const std::uint32_t* at = table +
+                                      (first + 8 * i + lane() % 4 * 2) * kDirectGroupStride +
+                                      column_of(lane() / 4, j);
+            offsets[j][i] = pick_bytes(at[0], at[kDirectGroupStride], 0x7632);
+          }
+        }
+        GPU_UNROLL
+        for (int i = 0; i < 8; ++i) {
+          if (i >= pieces()) continue;
+          std::uint32_t rows[4];
+          load_matrices(rows, means + unit_at<32>(16 * i + in_piece, first / 8 + unit));
+          GPU_UNROLL
+          for (int j = 0; j < kTiles; ++j) multiply_halves(sums[i][j], rows, offsets[j]);
+        }
+      }
+    };
     int stage = 0;
     GPU_ROLLED
     for (int block = 0; block < n_blocks; ++block) {
       const int of_groups = block % blocks_of_groups * kDirectDepth;
       if (of_groups == 0) {
-        if (block > 0) sync();
+        const int first_group = block * kDirectDepth >> group_shift;
+        if (block > 0) {
+          sync();
+          copy_means(first_group);
+          close_copies();
+          multiply_sums(1 / p.unit);
+        }
         const DeviceWeight again = own_weight();  // keeps no registers meanwhile
-        Groups(p, again, first_column, table).fill(p, again, block * kDirectDepth >> group_shift);
+        Groups(p, again, first_column, table).fill(p, again, first_group);
+        if (block > 0)
+          await_copies<0>();
+        else
+          await_copies<kStages - 2>();
+        sync();
+        const int left = static_cast<int>(p.means_stride) - first_group;
+        add_offsets(left < kDirectGroups ? left : kDirectGroups);
+        multiply_sums(p.unit);
       }
-      std::uint32_t scales[kTiles], offsets[kTiles];
+      std::uint32_t scales[kTiles];
       GPU_UNROLL
       for (int half = 0; half < 2; ++half) {
         await_copies<kStages - 2>();
@@ -250,12 +311,11 @@ GPU_KERNEL(direct_product_4, ProductParams, 128) {
         copy(2 * block + half + kStages - 1, stage == 0 ? kStages - 1 : stage - 1);
         if (half == 1) reader.load(block + 1 < n_blocks ? block + 1 : block, next_codes);
         if (half == 0) {
+          const int group = (of_groups + lane() % 4 * 32) >> group_shift;
           GPU_UNROLL
           for (int j = 0; j < kTiles; ++j) {
-            const int group = (of_groups + lane() % 4 * 32) >> group_shift;
             const std::uint32_t both = table[group * kDirectGroupStride + column_of(lane() / 4, j)];
             scales[j] = pick_bytes(both, both, 0x1010);
-            offsets[j] = pick_bytes(both, both, 0x3232);
           }
         }
         const unsigned char* a = activations + stage * kStageBytes;
@@ -264,17 +324,22 @@ GPU_KERNEL(direct_product_4, ProductParams, 128) {
           std::uint32_t weights[kTiles][2];
           GPU_UNROLL
           for (int j = 0; j < kTiles; ++j)
-            open_codes(quad_at(codes.of[j], 2 * half + part / 2), part % 2, scales[j], offsets[j],
-                       weights[j]);
-          std::uint32_t rows[2][4];
+            open_codes(quad_at(codes.of[j], 2 * half + part / 2), part % 2, scales[j], weights[j]);
+          std::uint32_t rows[2][4];  // the next are loaded while these are multiplied
           const unsigned char* from = a + unit_at<kTileDepth>(in_piece, 2 * part + unit);
-          load_matrices(rows[0], from);
+          constexpr int kLoads = 8 * kParts;
+          const auto load = [&](int i) GPU_LAMBDA {
+            load_matrices(rows[i % 2],
+                          from + i % kParts * kPartBytes + i / kParts * 16 * kTileDepth * 2);
+          };
+          load(0);
           GPU_UNROLL
-          for (int i = 0; i < 8; ++i) {
-            if (i >= pieces()) continue;
-            if (i + 1 < 8) load_matrices(rows[(i + 1) % 2], from + (i + 1) * 16 * kTileDepth * 2);
+          for (int i = 0; i < kLoads; ++i) {
+            if (i / kParts >= pieces()) continue;
+            if (i + 1 < kLoads) load(i + 1);
             GPU_UNROLL
-            for (int j = 0; j < kTiles; ++j) multiply_halves(sums[i][j], rows[i % 2], weights[j]);
+            for (int j = 0; j < kTiles; ++j)
+              multiply_halves(sums[i / kParts][j], rows[i % 2], weights[j]);
           }
         }
         stage = stage == kStages - 1 ? 0 : stage + 1;
@@ -296,19 +361,31 @@ GPU_KERNEL(direct_product_4, ProductParams, 128) {
   for (int i = 0; i < 8; ++i) {
     GPU_UNROLL
     for (int half = 0; half < 2; ++half) {
-      const int row = 16 * i + 8 * half + lane() / 4;
-      if (row >= tile.n_rows) continue;
-      const float scale = row_scales[row];
+      const int in_tile = 16 * i + 8 * half + lane() / 4;
+      if (in_tile >= tile.n_rows) continue;
+      const float scale = p.x_scales[x_rows[in_tile]] * p.result.scale;
       float own[8];
       GPU_UNROLL
       for (int j = 0; j < kTiles; ++j) {
         own[2 * j] = sums[i][j][2 * half] * scale;
         own[2 * j + 1] = sums[i][j][2 * half + 1] * scale;
       }
-      store_eight(p.result, p.result.y + y_rows[row] * p.result.y_stride, tile.expert, column, own,
-                  are_quads);
+      const int row = tile.first + in_tile;
+      float* y =
+          p.result.y + (p.result.rows == nullptr ? row : p.result.rows[row]) * p.result.y_stride;
+      store_eight(p.result, y, tile.expert, column, own, are_quads);
     }
   }
+}
+
+}  // namespace
+
+GPU_KERNEL(direct_product_4, ProductParams, 128) {
+  direct_product<1>(p);
+}
+// With two halves for each activation.
+GPU_KERNEL(direct_product_4_fine, ProductParams, 128) {
+  direct_product<2>(p);
 }
 
 }  // namespace moeflux::gpu

@@ -46,14 +46,22 @@ inline constexpr int kProductSharedBytes =
     (kActivationStages * kProductRows + kWeightStages * kProductColumns) * kTileDepth * 2;
 
 // Products whose weights are opened in registers (matmul_direct.cu) take tiles of the same size,
-// and 128 columns of depth at a time. Rows of activations are rounded in their order.
-inline constexpr int kDirectDepth = 128, kDirectStages = 3;
+// and 128 columns of depth at a time. Rows of activations are rounded in their order, to one half
+// or to two of which the second is the rest. Weights are scale * (code - 8) + offset, where the
+// offsets are multiplied with means of activations: so the products of a scale and a code are
+// exact.
+inline constexpr int kDirectDepth = 128;
 inline constexpr int kDirectGroups = 32, kDirectGroupStride = kProductColumns + 4;
-inline constexpr int kDirectSharedBytes =
-    kDirectStages * kProductRows * kTileDepth * 2 + kDirectGroups * kDirectGroupStride * 4;
+constexpr int direct_stages(int n_parts) {
+  return n_parts == 1 ? 3 : 2;
+}
+constexpr int direct_shared_bytes(int n_parts) {
+  return direct_stages(n_parts) * n_parts * kProductRows * kTileDepth * 2 +
+         kProductRows * kDirectGroups * 2 + kDirectGroups * kDirectGroupStride * 4;
+}
 constexpr bool opens_in_registers(const DeviceWeight& w) {
-  return w.kind == Kind::Affine && w.bits == 4 && w.cols % kDirectDepth == 0 && w.group % 32 == 0 &&
-         (w.group & (w.group - 1)) == 0;
+  return w.kind == Kind::Affine && w.bits == 4 && w.cols % kDirectDepth == 0 &&
+         (w.group == 32 || w.group == 64 || w.group == 128);
 }
 // Which column of 128 is at a place of that order.
 constexpr int depth_at(int place) {
@@ -111,6 +119,8 @@ struct ProductParams {
   const std::int32_t* n_tiles;
   std::int32_t n;
   float unit;
+  const std::uint16_t* x_means;  // of groups, where weights are opened in registers
+  std::int64_t means_stride;
 };
 
 // Rows of f32 become rows of halves, filled up with zeros to whole tiles.
@@ -122,7 +132,12 @@ struct RoundRowsParams {
   std::int64_t out_stride;
   float* scales;
   std::int32_t cols;
-  std::int32_t is_for_direct;  // in the order of depth_at()
+  // For products that open weights in registers: means of each group of columns, rows of out for
+  // two halves each, and which groups.
+  std::int32_t n_parts;
+  std::uint16_t* means;
+  std::int64_t means_stride;
+  std::int32_t group, unused;
 };
 
 // Columns [first, first + n) of a product become rows of halves, filled up as those of activations.
