@@ -70,7 +70,8 @@ bool has_digits(Family family) {
 // Of the block's memory, for a row of activations.
 std::size_t shared_bytes(Family family, std::int64_t cols) {
   if (family == Family::Any) return 0;
-  const std::int64_t chunks = cols / gpu::kVectorColumns;
+  const std::int64_t at_once = family == Family::Common ? 2 * gpu::kWarp : 1;
+  const std::int64_t chunks = pieces(cols / gpu::kVectorColumns, at_once) * at_once;
   const std::int64_t steps = (chunks + gpu::kWarp - 1) / gpu::kWarp;
   return static_cast<std::size_t>(steps * gpu::kWarp * (has_digits(family) ? 64 : 128) +
                                   chunks * 8);
@@ -118,7 +119,7 @@ MatmulOp down_of(const FfnOp& op) {
           .y = op.y.row_range(0, op.x.rows)};
 }
 
-constexpr int kSummedRows = 2;               // of weights, of a warp
+constexpr int kSummedRows = 1;  // of weights, of a warp
 
 // Of activations of the common kernels.
 bool is_in_quads(const View& x) {

@@ -197,6 +197,10 @@ inline int to_int(float x) {
   return static_cast<int>(std::nearbyint(x));
 }
 
+inline std::uint32_t load_16_constant_bits(const void* at) {
+  return *static_cast<const std::uint16_t*>(at);
+}
+inline void prefetch(const void*) {}
 inline void wait_for_previous() {}
 inline void let_next_begin() {}
 

@@ -33,7 +33,7 @@ struct DeltaParams {
 inline constexpr int kDeltaColumns = 32;
 inline constexpr int kDeltaThreads = 256;
 // Of a row alone, for all columns of a head.
-inline constexpr int kDeltaStepThreads = 1024;
+inline constexpr int kDeltaStepThreads = 512;
 
 // In chunks (delta_chunks.cu): rows of a chunk, columns of a head's state that a block walks with.
 // Keys have 128 values. Numbers are two 16-bit floats each, whose sum they are: rows of the first

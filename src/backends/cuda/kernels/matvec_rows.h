@@ -79,6 +79,7 @@ GPU_INLINE void run_matvec(const MatvecParams& p, int n_rows) {
     multiply_rows<F, kN, false>(
         w, w, first, p.times, n_rows,
         [&]() GPU_LAMBDA {
+          if (p.norm.out != nullptr && 8 * thread() < w.cols) prefetch(p.norm.weight + 8 * thread());
           wait_for_previous();
           return bring_activations<F>(p.x, p.x_stride, n_rows, w.cols, p.norm);
         },
@@ -213,16 +214,29 @@ GPU_INLINE void run_expert_sums(const ExpertSumsParams& p) {
   CommonDigits::with_format(p.shared_down, [&](auto format) GPU_LAMBDA {
     using F = decltype(format);
     shared_memory = vector_memory<F>(of_shared, 1, p.shared_offset);
-    put_row<F>(shared_memory, 0, [&](int eight, float(&values)[8]) GPU_LAMBDA {
-      load_eight<true>(p.shared_hidden + n * p.shared_hidden_stride + 8 * eight, values);
-      return gate;
-    });
   });
   Family::with_format(down, [&](auto format) GPU_LAMBDA {
     using F = decltype(format);
     constexpr int kSteps = F::kBits <= 4 ? 4 : 2;
+    Chunks<F, 1, kSteps> chunks;
+    const auto load = [&](int row, int first) GPU_LAMBDA {
+      const int rows[1] = {row < p.down.rows ? row : p.down.rows - 1};
+      chunks.load(p.down, rows, first, n_chunks, [&](int chunk) GPU_LAMBDA {
+        const int pair = pair_of(chunk);
+        return typename Chunks<F, 1, kSteps>::Place{
+            planes[pair], planes[pair].data == nullptr ? -1 : chunk - pair * of_pair};
+      });
+    };
+    load(first_row, lane());
+    CommonDigits::with_format(p.shared_down, [&](auto shared_format) GPU_LAMBDA {
+      using S = decltype(shared_format);
+      put_row<S>(shared_memory, 0, of_shared, [&](int eight, float(&values)[8]) GPU_LAMBDA {
+        load_eight<true>(p.shared_hidden + n * p.shared_hidden_stride + 8 * eight, values);
+        return gate;
+      });
+    });
     const VectorMemory memory = vector_memory<F>(n_chunks, 1);
-    put_row<F>(memory, 0, [&](int eight, float(&values)[8]) GPU_LAMBDA {
+    put_row<F>(memory, 0, n_chunks, [&](int eight, float(&values)[8]) GPU_LAMBDA {
       const int pair = pair_of(eight / 4);
       load_eight<true>(
           p.hidden + (first_pair + pair) * p.hidden_stride + 8 * (eight - 4 * pair * of_pair),
@@ -241,21 +255,16 @@ GPU_INLINE void run_expert_sums(const ExpertSumsParams& p) {
       float sums[1][1] = {};
       GPU_ROLLED
       for (int first = lane(); first < n_chunks; first += kSteps * kWarp) {
-        Chunks<F, 1, kSteps> chunks;
-        chunks.load(p.down, rows, first, n_chunks, [&](int chunk) GPU_LAMBDA {
-          const int pair = pair_of(chunk);
-          return typename Chunks<F, 1, kSteps>::Place{
-              planes[pair], planes[pair].data == nullptr ? -1 : chunk - pair * of_pair};
-        });
+        if (row != first_row || first != lane()) load(row, first);
         chunks.multiply(p.down, first, 1, memory, sums);
       }
       CommonDigits::with_format(p.shared_down, [&](auto shared_format) GPU_LAMBDA {
         using S = decltype(shared_format);
         GPU_ROLLED
         for (int first = lane(); first < of_shared; first += kWarp) {
-          Chunks<S, 1, 1> chunks;
-          chunks.load(p.shared_down, rows, first);
-          chunks.multiply(p.shared_down, first, 1, shared_memory, sums);
+          Chunks<S, 1, 1> of_row;
+          of_row.load(p.shared_down, rows, first);
+          of_row.multiply(p.shared_down, first, 1, shared_memory, sums);
         }
       });
       float sum = sums[0][0];

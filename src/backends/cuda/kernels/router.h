@@ -18,8 +18,8 @@ struct RouteParams {
   float* weights;
   std::int32_t n_experts, top_k, n_groups, top_groups;
   std::int32_t is_sigmoid, scores_chosen, normalize;
-  std::int32_t is_exact, unused;
   float scale;
+  std::int32_t unused;
 };
 
 struct RouteAndFindParams {

@@ -88,10 +88,11 @@ GPU_INLINE void put_chunk(const VectorMemory& memory, int row, int chunk, float 
   }
 }
 
-// Digits of four numbers as bytes.
+// Digits of four numbers as bytes: the lowest of each.
 GPU_INLINE std::uint32_t pack_bytes(int a, int b, int c, int d) {
-  return (static_cast<std::uint32_t>(a) & 0xFFu) | (static_cast<std::uint32_t>(b) & 0xFFu) << 8 |
-         (static_cast<std::uint32_t>(c) & 0xFFu) << 16 | static_cast<std::uint32_t>(d) << 24;
+  const std::uint32_t first = pick_bytes(static_cast<std::uint32_t>(a), static_cast<std::uint32_t>(b), 0x0040u);
+  const std::uint32_t second = pick_bytes(static_cast<std::uint32_t>(c), static_cast<std::uint32_t>(d), 0x0040u);
+  return pick_bytes(first, second, 0x5410u);
 }
 
 // Eight columns of a row.
@@ -111,9 +112,13 @@ GPU_INLINE void load_eight(const float* x, float (&values)[8]) {
 // Columns of a row, in eights, as digits for codes of 4 or 8 bits: four threads of a warp a chunk.
 // `load(eight, values)` returns what the sums of their chunk are multiplied with.
 template <class F, class Load>
-GPU_INLINE void put_row(const VectorMemory& memory, int row, const Load& load) {
+GPU_INLINE void put_row(const VectorMemory& memory, int row, int n_chunks, const Load& load) {
   static_assert(F::kShifts && (F::kBits == 4 || F::kBits == 8));
-  const int n_eights = memory.n_chunks * 4;
+  const int n_eights = n_chunks * 4;
+  for (int chunk = n_chunks + thread(); chunk < memory.n_chunks; chunk += n_threads()) {
+    float* scales = memory.scales + 2 * (row * memory.n_chunks + chunk);
+    scales[0] = scales[1] = 0;  // what is multiplied there is no activation
+  }
   GPU_ROLLED
   for (int base = warp() * kWarp; base < n_eights; base += n_threads()) {
     const int eight = base + lane();
@@ -166,6 +171,7 @@ GPU_INLINE void put_row(const VectorMemory& memory, int row, const Load& load) {
 template <class F>
 GPU_INLINE VectorMemory vector_memory(int n_chunks, int n_rows, int offset = 0) {
   VectorMemory memory;
+  if (F::kUsual) n_chunks = (n_chunks + 2 * kWarp - 1) / (2 * kWarp) * (2 * kWarp);
   memory.n_chunks = n_chunks;
   memory.row_bytes = value_bytes<F>(n_chunks);
   memory.values = dynamic_shared() + offset;
@@ -188,7 +194,7 @@ GPU_INLINE VectorMemory bring_activations(const float* x, std::int64_t x_stride,
       const float* from = x + row * x_stride;
       float inverse = 1;
       if (norm.out != nullptr) inverse = inverse_length(from, n_cols, norm.eps, sums[row]);
-      put_row<F>(memory, row, [&](int eight, float(&values)[8]) GPU_LAMBDA {
+      put_row<F>(memory, row, n_cols / kVectorColumns, [&](int eight, float(&values)[8]) GPU_LAMBDA {
         load_eight<F::kUsual>(from + 8 * eight, values);
         if (norm.out != nullptr) {
           float weights[8];
@@ -597,6 +603,97 @@ GPU_INLINE int rows_at_a_time(int n_chunks) {
   return kWarp >> (31 - count_leading_zeros(sharers(n_chunks)));
 }
 
+template <class F, int kSteps>
+struct UsualChunks;
+template <class F, int kSteps, bool kUsual = F::kUsual>
+struct ChunksOf {
+  using Type = Chunks<F, 1, kSteps>;
+};
+template <class F, int kSteps>
+struct ChunksOf<F, kSteps, true> {
+  using Type = UsualChunks<F, kSteps>;
+};
+
+// Rows of weights in usual places: of each lane's chunks the codes and scales.
+template <class F, int kSteps>
+struct UsualChunks {
+  static constexpr int kQuads = F::kBits / 4;  // of a chunk
+  Quad codes[kSteps][kQuads];
+  std::uint32_t scales[kSteps], biases[kSteps];
+
+  // Beyond the last chunk that one again: activations have zeros there.
+  GPU_INLINE void load(const DeviceWeight& w, int row, int first, int last, int group_shift) {
+    const unsigned char* codes_of_row = w.data + std::int64_t{row} * static_cast<int>(w.row_bytes);
+    const std::int64_t of_row = std::int64_t{row} * w.scales_per_row;
+    GPU_UNROLL
+    for (int s = 0; s < kSteps; ++s) {
+      const int chunk = first + s * kWarp < last ? first + s * kWarp : last;
+      GPU_UNROLL
+      for (int i = 0; i < kQuads; ++i)
+        codes[s][i] = load_constants(codes_of_row + (chunk * kQuads + i) * 16);
+    }
+    GPU_UNROLL
+    for (int s = 0; s < kSteps; ++s) {
+      const int chunk = first + s * kWarp < last ? first + s * kWarp : last;
+      const std::int64_t index = of_row + (chunk >> group_shift);
+      scales[s] = load_16_constant_bits(w.scales + 2 * index);
+      biases[s] = load_16_constant_bits(w.biases + 2 * index);
+    }
+  }
+
+  // values: of this lane's first chunk; units: scale and sum of it.
+  template <int kN>
+  GPU_INLINE void multiply(bool is_half, const unsigned char* values, std::int64_t row_bytes,
+                           const float* units, int units_of_row, float (&sums)[kN]) const {
+    GPU_UNROLL
+    for (int s = 0; s < kSteps; ++s) {
+      float scale = from_bfloat(static_cast<std::uint16_t>(scales[s]));
+      float offset = from_bfloat(static_cast<std::uint16_t>(biases[s]));
+      if (is_half) {
+        scale = from_half(static_cast<std::uint16_t>(scales[s]));
+        offset = from_half(static_cast<std::uint16_t>(biases[s]));
+      }
+      if constexpr (F::kBits == 8) offset += 128 * scale;
+      int high[kN] = {}, low[kN] = {};
+      GPU_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        GPU_UNROLL
+        for (int n = 0; n < kN; ++n) {
+          const unsigned char* at = values + n * row_bytes + s * kStepBytes + half * kWarp * 16;
+          const Quad h = *reinterpret_cast<const Quad*>(at);
+          const Quad l = *reinterpret_cast<const Quad*>(at + 2 * kWarp * 16);
+          const std::uint32_t highs[4] = {h.x, h.y, h.z, h.w}, lows[4] = {l.x, l.y, l.z, l.w};
+          GPU_UNROLL
+          for (int i = 0; i < 4; ++i) {
+            const int operand = operand_at(s, 4 * half + i);
+            high[n] = dot4(operand, static_cast<int>(highs[i]), high[n]);
+            low[n] = dot4(operand, static_cast<int>(lows[i]), low[n]);
+          }
+        }
+      }
+      GPU_UNROLL
+      for (int n = 0; n < kN; ++n) {
+        const FloatPair unit =
+            *reinterpret_cast<const FloatPair*>(units + n * units_of_row + 2 * s * kWarp);
+        sums[n] +=
+            scale * unit.x * static_cast<float>(high[n] * 256 + low[n]) + offset * unit.y;
+      }
+    }
+  }
+
+ private:
+  static constexpr int kStepBytes = 4 * kWarp * 16;
+
+  // operand_of() of these codes.
+  GPU_INLINE int operand_at(int s, int operand) const {
+    const Quad quad = codes[s][F::kBits == 4 ? 0 : operand / 4];
+    const int dword = F::kBits == 4 ? operand / 2 : operand % 4;
+    const std::uint32_t bits = dword == 0 ? quad.x : dword == 1 ? quad.y : dword == 2 ? quad.z : quad.w;
+    return F::kBits == 4 ? static_cast<int>(bits >> (operand % 2 * 4) & 0x0F0F0F0Fu)
+                         : static_cast<int>(bits ^ 0x80808080u);
+  }
+};
+
 // A warp's rows, from first_row on `times` times as many as it takes at a time, of one matrix or of
 // two of the same shape, times the activations: for each row `emit(row, n, sum, sum of the second
 // matrix)` by one thread. `before` runs when the first weights are on their way, and brings the
@@ -611,40 +708,58 @@ GPU_INLINE void multiply_rows(const DeviceWeight& a, const DeviceWeight& b, int 
   const int n_chunks = a.cols / kVectorColumns, n_sharers = sharers(n_chunks);
   const int part = lane() & (n_sharers - 1);
   const int shift = 31 - count_leading_zeros(n_sharers), at_a_time = kWarp >> shift;
-  const int batches = (n_chunks + kAtOnce - 1) / kAtOnce;
   int row = first_row + (lane() >> shift), first = part;
-  Chunks<F, 1, kSteps> next_a, next_b;
+  const int group_shift = F::kUsual ? 31 - count_leading_zeros(a.group / kVectorColumns) : 0;
+  using Weights = typename ChunksOf<F, kSteps>::Type;
+  Weights next_a, next_b;
   const auto load_next = [&]() GPU_LAMBDA {
-    const int rows[1] = {row < a.rows ? row : a.rows - 1};
-    next_a.load(a, rows, first);
-    if constexpr (kTwo) next_b.load(b, rows, first);
+    const int at = row < a.rows ? row : a.rows - 1;
+    if constexpr (F::kUsual) {
+      next_a.load(a, at, first, n_chunks - 1, group_shift);
+      if constexpr (kTwo) next_b.load(b, at, first, n_chunks - 1, group_shift);
+    } else {
+      const int rows[1] = {at};
+      next_a.load(a, rows, first);
+      if constexpr (kTwo) next_b.load(b, rows, first);
+    }
   };
   load_next();
   const float all_of_a = tensor_scale<F>(a), all_of_b = kTwo ? tensor_scale<F>(b) : 1.0f;
   const VectorMemory memory = before();
   sync();
   float sums_a[1][kN] = {}, sums_b[1][kN] = {};
+  const unsigned char* values = memory.values + part * 16;
+  const float* units = memory.scales + 2 * part;
+  const bool is_half = a.scale_type == ScaleType::F16;
   GPU_ROLLED
-  for (int left = times * batches, batch = batches; left > 0; --left) {
-    const Chunks<F, 1, kSteps> of_a = next_a, of_b = next_b;
+  for (int left = times * ((n_chunks + kAtOnce - 1) / kAtOnce); left > 0; --left) {
+    const Weights of_a = next_a, of_b = next_b;
     const int own_row = row, own_first = first;
-    --batch;
-    if (batch == 0) {
+    first += kAtOnce;
+    const bool ends = first - part >= n_chunks;
+    if (ends) {
       row += at_a_time;
       first = part;
-    } else {
-      first += kAtOnce;
     }
     if (left > 1) load_next();
-    of_a.multiply(a, own_first, all_of_a, memory, sums_a);
-    if constexpr (kTwo) of_b.multiply(b, own_first, all_of_b, memory, sums_b);
-    if (batch > 0) continue;
-    batch = batches;
+    if constexpr (F::kUsual) {
+      const int batch = own_first - part;
+      of_a.multiply(is_half, values + batch * 64, memory.row_bytes, units + 2 * batch,
+                    2 * memory.n_chunks, sums_a[0]);
+      if constexpr (kTwo)
+        of_b.multiply(is_half, values + batch * 64, memory.row_bytes, units + 2 * batch,
+                      2 * memory.n_chunks, sums_b[0]);
+    } else {
+      of_a.multiply(a, own_first, all_of_a, memory, sums_a);
+      if constexpr (kTwo) of_b.multiply(b, own_first, all_of_b, memory, sums_b);
+    }
+    if (!ends) continue;
     GPU_UNROLL
     for (int n = 0; n < kN; ++n) {
       float sum = sums_a[0][n], second = sums_b[0][n];
-      GPU_ROLLED
-      for (int mask = n_sharers / 2; mask > 0; mask /= 2) {
+      GPU_UNROLL
+      for (int mask = kWarp / 2; mask > 0; mask /= 2) {
+        if (mask >= n_sharers) continue;
         sum += shuffle_xor(sum, mask);
         if constexpr (kTwo) second += shuffle_xor(second, mask);
       }
