@@ -156,7 +156,7 @@ class CudaBackend final : public Backend {
   void many_rows(const MatmulOp& op);
   void few_rows(const FfnOp& op);
   void many_rows(const FfnOp& op);
-  std::int32_t times_for(std::int64_t n_warps) const;
+  std::int32_t times_for(std::int64_t n_warps, std::int64_t warps_of_processor) const;
   // Rows of activations that a launch for few takes.
   std::int64_t rows_at_once(std::size_t bytes_per_row) const;
 

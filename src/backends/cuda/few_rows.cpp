@@ -89,8 +89,14 @@ std::int64_t warps_for(Family family, const gpu::DeviceWeight& w) {
   while (sharers < w.cols / gpu::kVectorColumns && sharers < gpu::kWarp) sharers *= 2;
   return pieces(w.rows, gpu::kWarp / sharers);
 }
+unsigned threads_of(Family family) {
+  return family == Family::Common ? gpu::kCommonThreads : gpu::kVectorThreads;
+}
+std::int64_t warps_of_block(Family family) {
+  return threads_of(family) / gpu::kWarp;
+}
 unsigned blocks_for(Family family, const gpu::DeviceWeight& w, int times) {
-  return pieces(warps_for(family, w), gpu::kVectorWarps * std::int64_t{times});
+  return pieces(warps_for(family, w), warps_of_block(family) * times);
 }
 
 gpu::ActivationParams activation(const FfnActivation& a) {
@@ -119,6 +125,8 @@ MatmulOp down_of(const FfnOp& op) {
           .y = op.y.row_range(0, op.x.rows)};
 }
 
+// Warps that a processor has registers for.
+constexpr std::int64_t kWarpsOfProducts = 32, kWarpsOfPairs = 16;
 constexpr int kSummedRows = 1;  // of weights, of a warp
 
 // Of activations of the common kernels.
@@ -138,10 +146,8 @@ std::int64_t CudaBackend::rows_at_once(std::size_t bytes_per_row) const {
 }
 
 // How often warps take rows of weights, so that all blocks have room at once.
-std::int32_t CudaBackend::times_for(std::int64_t n_warps) const {
-  constexpr std::int64_t kBlocksOfProcessor = 4;
-  return static_cast<std::int32_t>(
-      pieces(n_warps, kBlocksOfProcessor * device_.n_processors() * gpu::kVectorWarps));
+std::int32_t CudaBackend::times_for(std::int64_t n_warps, std::int64_t warps_of_processor) const {
+  return static_cast<std::int32_t>(pieces(n_warps, warps_of_processor * device_.n_processors()));
 }
 
 void CudaBackend::matmuls(std::span<const MatmulOp> ops) {
@@ -201,7 +207,7 @@ void CudaBackend::few_rows_alike(std::span<const MatmulOp> ops, const RmsNormOp*
   if (family == Family::Common && !is_in_quads(x)) family = Family::Other;
   std::int64_t n_warps = 0;
   for (const MatmulOp& op : ops) n_warps += warps_for(family, device_weight(op.weight));
-  p.times = family == Family::Any ? 1 : times_for(n_warps);
+  p.times = family == Family::Any ? 1 : times_for(n_warps, kWarpsOfProducts);
   const std::size_t bytes_per_row = shared_bytes(family, p.weight.cols);
   const std::int64_t at_once = rows_at_once(bytes_per_row);
   for (std::int64_t first = 0; first < x.rows; first += at_once) {
@@ -233,7 +239,7 @@ void CudaBackend::few_rows_alike(std::span<const MatmulOp> ops, const RmsNormOp*
     }
     launch(kernel_name("matvec", family, n == 1 ? 1 : 4), p,
            {.x = blocks,
-            .threads = gpu::kVectorThreads,
+            .threads = threads_of(family),
             .shared_bytes = shared_bytes_for(n, bytes_per_row)});
   }
 }
@@ -275,10 +281,10 @@ void CudaBackend::few_rows(const FfnOp& op) {
     p.y_stride = op.hidden.stride;
     p.activation = activation(op.activation);
     p.n_rows = static_cast<std::int32_t>(n);
-    p.times = family == Family::Any ? 1 : times_for(warps_for(family, gate));
+    p.times = family == Family::Any ? 1 : times_for(warps_for(family, gate), kWarpsOfPairs);
     launch(kernel_name("gated", family, n == 1 ? 1 : 4), p,
            {.x = blocks_for(family, gate, p.times),
-            .threads = gpu::kVectorThreads,
+            .threads = threads_of(family),
             .shared_bytes = shared_bytes_for(n, bytes_per_row)});
   }
   const MatmulOp down = down_of(op);
@@ -311,10 +317,10 @@ void CudaBackend::hidden_of_pairs(const ExpertsOp& op, const std::optional<FfnOp
   if (!alike(p.gate, p.up)) family = Family::Any;
   if (family == Family::Common && !is_in_quads(op.h)) family = Family::Other;
   const std::int64_t rows = op.ids.size() + (shared ? op.h.rows : 0);
-  p.times = family == Family::Any ? 1 : times_for(rows * warps_for(family, p.gate));
+  p.times = family == Family::Any ? 1 : times_for(rows * warps_for(family, p.gate), kWarpsOfPairs);
   Grid grid{.x = blocks_for(family, p.gate, p.times),
             .y = count(p.n_pairs),
-            .threads = gpu::kVectorThreads,
+            .threads = threads_of(family),
             .shared_bytes = static_cast<unsigned>(shared_bytes(family, p.gate.cols))};
   if (shared) {
     p.shared_gate = device_weight(shared->gate);
@@ -344,11 +350,11 @@ void CudaBackend::results_of_pairs(const ExpertsOp& op) {
   Family family =
       op.table.is_aligned ? family_of(p.down, precision_ != Precision::Exact) : Family::Any;
   if (family == Family::Common && !is_in_quads(op.hidden)) family = Family::Other;
-  p.times = family == Family::Any ? 1 : times_for(p.n_pairs * warps_for(family, p.down));
+  p.times = family == Family::Any ? 1 : times_for(p.n_pairs * warps_for(family, p.down), kWarpsOfProducts);
   launch(kernel_name("down_pairs", family), p,
          {.x = blocks_for(family, p.down, p.times),
           .y = count(p.n_pairs),
-          .threads = gpu::kVectorThreads,
+          .threads = threads_of(family),
           .shared_bytes = static_cast<unsigned>(shared_bytes(family, p.down.cols))});
 }
 
@@ -497,9 +503,9 @@ void CudaBackend::expert_sums(const ExpertsOp& op, const std::optional<FfnOp>& s
             shared_bytes(Family::Common, shared->down.cols);
   }
   launch("expert_sums_common", p,
-         {.x = pieces(p.down.rows, gpu::kVectorWarps * std::int64_t{kSummedRows}),
+         {.x = pieces(p.down.rows, warps_of_block(Family::Common) * kSummedRows),
           .y = count(op.h.rows),
-          .threads = gpu::kVectorThreads,
+          .threads = threads_of(Family::Common),
           .shared_bytes = static_cast<unsigned>(bytes)});
 }
 

@@ -18,7 +18,7 @@ GPU_KERNEL(find_experts, FindExpertsParams, 256) {
 GPU_KERNEL(matvec_any, MatvecParams, kVectorThreads) {
   const VectorJob job = job_of_block(p);
   const DeviceWeight w = weight_of(p, job);
-  const int row = (block_x() - job.first_block) * kVectorWarps + warp();
+  const int row = (block_x() - job.first_block) * (n_threads() / kWarp) + warp();
   if (row >= w.rows) return;
   for (int n = 0; n < p.n_rows; ++n) {
     float sum = 0;
@@ -32,7 +32,7 @@ GPU_KERNEL(matvec_any, MatvecParams, kVectorThreads) {
 }
 
 GPU_KERNEL(gated_any, GatedParams, kVectorThreads) {
-  const int row = block_x() * kVectorWarps + warp();
+  const int row = block_x() * (n_threads() / kWarp) + warp();
   if (row >= p.gate.rows) return;
   for (int n = 0; n < p.n_rows; ++n) {
     float gate = 0, up = 0;
@@ -48,7 +48,7 @@ GPU_KERNEL(gated_any, GatedParams, kVectorThreads) {
 
 // Blocks: rows of weights, pairs.
 GPU_KERNEL(gated_pairs_any, ExpertPairsParams, kVectorThreads) {
-  const int row = block_x() * kVectorWarps + warp(), pair = block_y();
+  const int row = block_x() * (n_threads() / kWarp) + warp(), pair = block_y();
   const FoundExpert& found = p.found[pair];
   if (row >= p.gate.rows || found.gate.data == nullptr) return;
   DeviceWeight g = p.gate, u = p.up;
@@ -71,7 +71,7 @@ GPU_KERNEL(gated_pairs_any, ExpertPairsParams, kVectorThreads) {
 }
 
 GPU_KERNEL(down_pairs_any, ExpertPairsParams, kVectorThreads) {
-  const int row = block_x() * kVectorWarps + warp(), pair = block_y();
+  const int row = block_x() * (n_threads() / kWarp) + warp(), pair = block_y();
   const FoundExpert& found = p.found[pair];
   if (row >= p.down.rows || found.gate.data == nullptr) return;
   DeviceWeight w = p.down;

@@ -8,7 +8,8 @@
 namespace moeflux::gpu {
 
 inline constexpr int kMostJobs = 4;  // products of a launch
-inline constexpr int kVectorThreads = 256, kVectorWarps = kVectorThreads / kWarp;
+// Blocks bring activations once for all of their warps.
+inline constexpr int kVectorThreads = 256, kCommonThreads = 512;
 inline constexpr int kVectorColumns = 32;          // of a chunk, which a thread takes at once
 inline constexpr std::size_t kMostVectorRows = 4;  // of activations, of a launch
 inline constexpr int kMostVectorColumns = 16384;   // that fit the memory of a block

@@ -4,25 +4,25 @@
 GPU_CODE_BEGIN
 namespace moeflux::gpu {
 
-GPU_EARLY_KERNEL(matvec_common_1, MatvecParams, kVectorThreads) {
+GPU_EARLY_KERNEL(matvec_common_1, MatvecParams, kCommonThreads) {
   run_matvec<CommonDigits, 1>(p, 1);
 }
-GPU_EARLY_KERNEL(matvec_common_4, MatvecParams, kVectorThreads) {
+GPU_EARLY_KERNEL(matvec_common_4, MatvecParams, kCommonThreads) {
   run_matvec<CommonDigits, 4>(p, p.n_rows);
 }
-GPU_EARLY_KERNEL(gated_common_1, GatedParams, kVectorThreads) {
+GPU_EARLY_KERNEL(gated_common_1, GatedParams, kCommonThreads) {
   run_gated<CommonDigits, 1>(p, 1);
 }
-GPU_EARLY_KERNEL(gated_common_4, GatedParams, kVectorThreads) {
+GPU_EARLY_KERNEL(gated_common_4, GatedParams, kCommonThreads) {
   run_gated<CommonDigits, 4>(p, p.n_rows);
 }
-GPU_EARLY_KERNEL(gated_pairs_common, ExpertPairsParams, kVectorThreads) {
+GPU_EARLY_KERNEL(gated_pairs_common, ExpertPairsParams, kCommonThreads) {
   run_gated_pairs<CommonExperts>(p);
 }
-GPU_EARLY_KERNEL(down_pairs_common, ExpertPairsParams, kVectorThreads) {
+GPU_EARLY_KERNEL(down_pairs_common, ExpertPairsParams, kCommonThreads) {
   run_down_pairs<CommonExperts>(p);
 }
-GPU_EARLY_KERNEL(expert_sums_common, ExpertSumsParams, kVectorThreads) {
+GPU_EARLY_KERNEL(expert_sums_common, ExpertSumsParams, kCommonThreads) {
   run_expert_sums<CommonExperts>(p);
 }
 

@@ -72,7 +72,7 @@ GPU_INLINE void run_matvec(const MatvecParams& p, int n_rows) {
   let_next_begin();
   const VectorJob job = job_of_block(p);
   const DeviceWeight w = weight_of(p, job);
-  const int first = ((block_x() - job.first_block) * kVectorWarps + warp()) * p.times *
+  const int first = ((block_x() - job.first_block) * (n_threads() / kWarp) + warp()) * p.times *
                     rows_at_a_time(w.cols / kVectorColumns);
   Family::with_format(w, [&](auto format) GPU_LAMBDA {
     using F = decltype(format);
@@ -96,7 +96,7 @@ GPU_INLINE void run_gated(const GatedParams& p, int n_rows) {
   let_next_begin();
   const DeviceWeight w = p.gate, up_weight = p.up;
   const int first =
-      (block_x() * kVectorWarps + warp()) * p.times * rows_at_a_time(w.cols / kVectorColumns);
+      (block_x() * (n_threads() / kWarp) + warp()) * p.times * rows_at_a_time(w.cols / kVectorColumns);
   Family::with_format(w, [&](auto format) GPU_LAMBDA {
     using F = decltype(format);
     multiply_rows<F, kN, true>(
@@ -128,8 +128,8 @@ GPU_INLINE void run_gated_pairs(const ExpertPairsParams& p) {
     up = placed(p.up, found.up);
   }
   const int warp_rows = p.times * rows_at_a_time(gate.cols / kVectorColumns);
-  const int first = (block_x() * kVectorWarps + warp()) * warp_rows;
-  const int block_rows = kVectorWarps * warp_rows;
+  const int first = (block_x() * (n_threads() / kWarp) + warp()) * warp_rows;
+  const int block_rows = (n_threads() / kWarp) * warp_rows;
   if (block_x() * block_rows >= gate.rows) return;
   const std::uintptr_t both =
       reinterpret_cast<std::uintptr_t>(gate.data) | reinterpret_cast<std::uintptr_t>(up.data);
@@ -171,7 +171,7 @@ GPU_INLINE void run_down_pairs(const ExpertPairsParams& p) {
   if (found.gate.data == nullptr) return;
   const DeviceWeight down = placed(p.down, found.down);
   const int first =
-      (block_x() * kVectorWarps + warp()) * p.times * rows_at_a_time(down.cols / kVectorColumns);
+      (block_x() * (n_threads() / kWarp) + warp()) * p.times * rows_at_a_time(down.cols / kVectorColumns);
   const std::int64_t of_expert = p.down_bias == nullptr ? 0 : std::int64_t{p.ids[pair]} * down.rows;
   Family::with_format(down, [&](auto format) GPU_LAMBDA {
     using F = decltype(format);
@@ -201,7 +201,7 @@ GPU_INLINE void run_expert_sums(const ExpertSumsParams& p) {
     return static_cast<int>((static_cast<float>(chunk) + 0.5f) * p.pairs_of_chunk);
   };
   const int of_shared = p.shared_down.data == nullptr ? 0 : p.shared_down.cols / kVectorColumns;
-  const int first_row = (block_x() * kVectorWarps + warp()) * p.times;
+  const int first_row = (block_x() * (n_threads() / kWarp) + warp()) * p.times;
   wait_for_previous();
   if (thread() < p.top_k) planes[thread()] = p.found[first_pair + thread()].down;
   const float gate = p.shared_gate == nullptr ? 1.0f : sigmoid(p.shared_gate[n]);

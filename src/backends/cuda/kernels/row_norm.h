@@ -1,16 +1,18 @@
 // The length of a row of activations, in the same order of summation wherever it is needed.
 #pragma once
 
+#include "backends/cuda/kernels/elementwise.h"
 #include "backends/cuda/kernels/gpu.h"
 
 GPU_CODE_BEGIN
 namespace moeflux::gpu {
 
-// 1 / sqrt(mean(x^2) + eps), for all threads of the block. `memory` is shared, 32 floats.
+// 1 / sqrt(mean(x^2) + eps), for all threads of the block, of which the first kNormThreads sum. `memory` is shared, 32 floats.
 GPU_INLINE float inverse_length(const float* x, int d, float eps, float* memory) {
   float squares = 0;
   const bool is_aligned = reinterpret_cast<std::uintptr_t>(x) % 16 == 0;
-  for (int at = 4 * thread(); at < d; at += 4 * n_threads()) {
+  const int own = thread() < kNormThreads ? 4 * thread() : d;
+  for (int at = own; at < d; at += 4 * (n_threads() < kNormThreads ? n_threads() : kNormThreads)) {
     if (is_aligned && at + 4 <= d) {
       const FloatQuad quad = *reinterpret_cast<const FloatQuad*>(x + at);
       squares += quad.x * quad.x;
