@@ -268,7 +268,14 @@ void CudaBackend::download(const Bytes& from, std::span<std::byte> to) {
     return download(from, to);
   }
   downloads_used_ = at + to.size();
-  copy_bytes(reinterpret_cast<std::uintptr_t>(downloads_ + at), address(from), to.size());
+  const CUdeviceptr staged = reinterpret_cast<std::uintptr_t>(downloads_ + at);
+  if (waiting_.experts && waiting_.ids_copy == 0 &&
+      address(from) == address(waiting_.experts->ids.bytes())) {
+    waiting_.ids_copy = staged;  // by the launch that is to come
+    ++n_enqueued_;
+  } else {
+    copy_bytes(staged, address(from), to.size());
+  }
   pending_.push_back({n_enqueued_, downloads_ + at, to});
 }
 
@@ -292,9 +299,7 @@ void CudaBackend::copy_bytes(CUdeviceptr to, CUdeviceptr from, std::size_t bytes
   p.from = reinterpret_cast<const std::uint32_t*>(from);
   p.n = static_cast<std::int64_t>(bytes / 4);
   const Grid grid{.x = pieces(p.n, 256), .threads = 256};
-  if (!waiting_.experts || from != address(waiting_.experts->ids.bytes())) settle();
-  program_.launch("copy_words", p, grid);
-  note_enqueued();
+  launch("copy_words", p, grid);
 }
 
 void CudaBackend::clear(const Bytes& bytes) {

@@ -128,6 +128,7 @@ class CudaBackend final : public Backend {
     std::optional<FfnOp> shared;         // whose hidden values `experts` has where it waits as well
     std::optional<ExpertsOp> experts;    // whose hidden values are there
     std::optional<CombineOp> combine;
+    CUdeviceptr ids_copy = 0;  // where the ids of `experts` are to be copied
     bool is_empty = true;
   };
   bool may_wait(std::int64_t n_rows) const {
@@ -144,8 +145,7 @@ class CudaBackend final : public Backend {
   bool can_sum(const ExpertsOp& op) const;
   bool can_take_norm(std::span<const MatmulOp> ops) const;
   bool can_take_shared(const FfnOp& shared, const ExpertsOp& op) const;
-  void expert_sums(const ExpertsOp& op, const std::optional<FfnOp>& shared, const CombineOp& combine,
-                   const View& total);
+  void expert_sums(const Waiting& waiting, const View& total);
 
   // Products of few rows of activations, and of many. `norm`: of what all of them multiply;
   // `total`: what the result is added to.

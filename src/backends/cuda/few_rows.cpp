@@ -375,6 +375,8 @@ void CudaBackend::settle() {
   if (w.product) few_rows(std::span(&*w.product, 1));
   if (w.route) launch_route(*w.route);
   if (w.experts) {
+    if (w.ids_copy != 0)
+      copy_bytes(w.ids_copy, address(w.experts->ids.bytes()), w.experts->ids.bytes().size);
     results_of_pairs(*w.experts);
     if (w.shared) {
       const MatmulOp down = down_of(*w.shared);
@@ -467,19 +469,21 @@ void CudaBackend::add(const AddOp& op) {
     return few_rows(std::span(&product, 1), nullptr, op.y);
   }
   if (op.scale.empty() && waiting_.combine && are_same(op.x, waiting_.combine->out)) {
-    const Waiting w = std::exchange(waiting_, {});
-    return expert_sums(*w.experts, w.shared, *w.combine, op.y);
+    return expert_sums(std::exchange(waiting_, {}), op.y);
   }
   settle();
   launch_add(op);
 }
 
-void CudaBackend::expert_sums(const ExpertsOp& op, const std::optional<FfnOp>& shared,
-                              const CombineOp& combine, const View& total) {
+void CudaBackend::expert_sums(const Waiting& waiting, const View& total) {
+  const ExpertsOp& op = *waiting.experts;
+  const std::optional<FfnOp>& shared = waiting.shared;
+  const CombineOp& combine = *waiting.combine;
   auto p = zeroed<gpu::ExpertSumsParams>();
   p.down = shape_of(op.table.down);
   p.found = found();
   p.ids = ints(op.ids);
+  p.ids_copy = reinterpret_cast<std::int32_t*>(waiting.ids_copy);
   p.weights = floats(combine.weights);
   p.down_bias = floats(op.down_bias);
   p.hidden = floats(op.hidden);

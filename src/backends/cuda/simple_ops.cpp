@@ -75,7 +75,7 @@ void CudaBackend::launch_norm(const RmsNormOp& op) {
     return;
   if (op.x.rows > 0)
     launch("rms_norm", p,
-           {.x = count(op.x.rows), .threads = threads_for(op.x.cols, gpu::kNormThreads)});
+           {.x = count(op.x.rows), .threads = threads_for((op.x.cols + 7) / 8, gpu::kNormThreads)});
 }
 
 void CudaBackend::launch_add(const AddOp& op) {

@@ -37,7 +37,7 @@ GPU_KERNEL(rms_norm, RmsNormParams, kNormThreads) {
   GPU_SHARED float memory[32];
   const float* x = p.x + block_x() * p.x_stride;
   float* out = p.out + block_x() * p.out_stride;
-  const float inverse = inverse_length(x, p.d, p.eps, memory);
+  const float inverse = inverse_length(squares_of_thread(x, p.d), p.d, p.eps, memory);
   for (int c = thread(); c < p.d; c += n_threads())
     out[c] = x[c] * inverse * (p.weight == nullptr ? 1.0f : p.weight[c]);
 }

@@ -15,7 +15,7 @@ struct EmbedParams {
 };
 
 // At most, and where norms are part of another kernel: with more, sums would differ.
-inline constexpr int kNormThreads = 256;
+inline constexpr int kNormThreads = 512;
 
 struct RmsNormParams {
   const float* x;

@@ -97,6 +97,7 @@ struct ExpertSumsParams {
   DeviceWeight down;
   const FoundExpert* found;  // [pair]
   const std::int32_t* ids;   // [pair]
+  std::int32_t* ids_copy;    // for the host; null: none
   const float* weights;      // [pair]
   const float* down_bias;    // [n_experts][...], null: none
   const float* hidden;

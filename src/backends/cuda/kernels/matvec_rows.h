@@ -204,6 +204,8 @@ GPU_INLINE void run_expert_sums(const ExpertSumsParams& p) {
   const int first_row = (block_x() * (n_threads() / kWarp) + warp()) * p.times;
   wait_for_previous();
   if (thread() < p.top_k) planes[thread()] = p.found[first_pair + thread()].down;
+  if (p.ids_copy != nullptr && block_x() == 0 && thread() < p.top_k)
+    p.ids_copy[first_pair + thread()] = p.ids[first_pair + thread()];
   const float gate = p.shared_gate == nullptr ? 1.0f : sigmoid(p.shared_gate[n]);
   sync();
   DeviceWeight down = p.down;

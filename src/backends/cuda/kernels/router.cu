@@ -26,7 +26,7 @@ constexpr std::uint32_t kTaken = 0;  // no rank: -inf has 0x007FFFFF
 
 // A warp chooses the experts of a row. Lane i has experts i, 32 + i, 64 + i, ..., kPerLane of them.
 template <bool kIsExact, int kPerLane>
-GPU_INLINE void route_row(const RouteParams& p, int row) {
+GPU_INLINE void route_row(const RouteParams& p, int row, bool is_rehearsal) {
   const float* logits = p.logits + row * p.stride;
   const int n = p.n_experts;
   constexpr float kNever = -__builtin_inff();
@@ -34,7 +34,7 @@ GPU_INLINE void route_row(const RouteParams& p, int row) {
   GPU_UNROLL
   for (int i = 0; i < kPerLane; ++i) {
     const int e = i * kWarp + lane();
-    scores[i] = e < n ? logits[e] : kNever;
+    scores[i] = e >= n ? kNever : is_rehearsal ? 0.0f : logits[e];
     top = max(top, scores[i]);
   }
   if (!p.scores_chosen) {
@@ -138,18 +138,18 @@ GPU_INLINE void route_row(const RouteParams& p, int row) {
   }
   if (p.normalize) own_weight /= warp_sum(own_weight) + 1e-20f;
   own_weight *= p.scale;
-  if (!is_slot) return;
+  if (!is_slot || is_rehearsal) return;
   if (p.expert_scales != nullptr) own_weight *= p.expert_scales[own_id];
   p.ids[row * p.top_k + lane()] = own_id;
   p.weights[row * p.top_k + lane()] = own_weight;
 }
 
 template <bool kIsExact>
-GPU_INLINE void route_any(const RouteParams& p, int row) {
+GPU_INLINE void route_any(const RouteParams& p, int row, bool is_rehearsal = false) {
   if (p.n_experts <= 256)
-    route_row<kIsExact, 8>(p, row);
+    route_row<kIsExact, 8>(p, row, is_rehearsal);
   else
-    route_row<kIsExact, kMostExperts / kWarp>(p, row);
+    route_row<kIsExact, kMostExperts / kWarp>(p, row, is_rehearsal);
 }
 
 }  // namespace
@@ -162,9 +162,15 @@ GPU_KERNEL(route_exact, RouteParams, 32) {
   route_any<true>(p, block_x());
 }
 
-// One block: a warp for each row, and then all look their experts up.
-GPU_KERNEL(route_and_find, RouteAndFindParams, 256) {
-  if (warp() < p.n_rows) route_any<false>(p.route, warp());
+// One block: a warp for each row, and then all look their experts up. Most of its time would be spent
+// waiting for instructions: it rehearses while the kernel before it still runs.
+GPU_EARLY_KERNEL(route_and_find, RouteAndFindParams, 256) {
+  let_next_begin();
+  GPU_ROLLED
+  for (int is_real = 0; is_real < 2; ++is_real) {
+    if (is_real != 0) wait_for_previous();
+    if (warp() < p.n_rows) route_any<false>(p.route, warp(), is_real == 0);
+  }
   sync();
   find_pairs(p.find);
 }

@@ -7,24 +7,31 @@
 GPU_CODE_BEGIN
 namespace moeflux::gpu {
 
-// 1 / sqrt(mean(x^2) + eps), for all threads of the block, of which the first kNormThreads sum. `memory` is shared, 32 floats.
-GPU_INLINE float inverse_length(const float* x, int d, float eps, float* memory) {
-  float squares = 0;
-  const bool is_aligned = reinterpret_cast<std::uintptr_t>(x) % 16 == 0;
-  const int own = thread() < kNormThreads ? 4 * thread() : d;
-  for (int at = own; at < d; at += 4 * (n_threads() < kNormThreads ? n_threads() : kNormThreads)) {
-    if (is_aligned && at + 4 <= d) {
-      const FloatQuad quad = *reinterpret_cast<const FloatQuad*>(x + at);
-      squares += quad.x * quad.x;
-      squares += quad.y * quad.y;
-      squares += quad.z * quad.z;
-      squares += quad.w * quad.w;
-    } else {
-      for (int i = at; i < d && i < at + 4; ++i) squares += x[i] * x[i];
-    }
+// A thread's part of the sum of squares: the first kNormThreads take eight values at a time.
+GPU_INLINE float squares_of_eight(const float (&values)[8], float sum) {
+  GPU_UNROLL
+  for (int i = 0; i < 8; ++i) sum += values[i] * values[i];
+  return sum;
+}
+GPU_INLINE float squares_of_thread(const float* x, int d) {
+  float sum = 0;
+  GPU_ROLLED
+  for (int at = 8 * thread(); at < d && thread() < kNormThreads; at += 8 * kNormThreads) {
+    float values[8];
+    GPU_UNROLL
+    for (int i = 0; i < 8; ++i) values[i] = at + i < d ? x[at + i] : 0.0f;
+    sum = squares_of_eight(values, sum);
   }
-  const float mean = block_sum(squares, memory) / static_cast<float>(d);
-  return inverse_sqrt(mean + eps);
+  return sum;
+}
+
+// 1 / sqrt(mean(x^2) + eps) from the parts of all threads. `memory` is shared, 32 floats.
+GPU_INLINE float inverse_length(float squares, int d, float eps, float* memory) {
+  squares = warp_sum(squares);
+  if (lane() == 0) memory[warp()] = squares;
+  sync();
+  const float of_all = warp_sum(lane() < n_threads() / kWarp ? memory[lane()] : 0.0f);
+  return inverse_sqrt(of_all / static_cast<float>(d) + eps);
 }
 
 }  // namespace moeflux::gpu

@@ -192,10 +192,22 @@ GPU_INLINE VectorMemory bring_activations(const float* x, std::int64_t x_stride,
     GPU_ROLLED
     for (int row = 0; row < n_rows; ++row) {
       const float* from = x + row * x_stride;
-      float inverse = 1;
-      if (norm.out != nullptr) inverse = inverse_length(from, n_cols, norm.eps, sums[row]);
+      // A thread has its eight columns at hand, where there are no more.
+      const bool is_held = n_cols <= 8 * n_threads();
+      float held[8] = {}, inverse = 1;
+      if (is_held && 8 * thread() < n_cols) load_eight<F::kUsual>(from + 8 * thread(), held);
+      if (norm.out != nullptr) {
+        const float squares =
+            is_held ? squares_of_eight(held, 0) : squares_of_thread(from, n_cols);
+        inverse = inverse_length(squares, n_cols, norm.eps, sums[row]);
+      }
       put_row<F>(memory, row, n_cols / kVectorColumns, [&](int eight, float(&values)[8]) GPU_LAMBDA {
-        load_eight<F::kUsual>(from + 8 * eight, values);
+        if (is_held) {
+          GPU_UNROLL
+          for (int i = 0; i < 8; ++i) values[i] = held[i];
+        } else {
+          load_eight<F::kUsual>(from + 8 * eight, values);
+        }
         if (norm.out != nullptr) {
           float weights[8];
           load_eight<false>(norm.weight + 8 * eight, weights);
@@ -694,6 +706,21 @@ struct UsualChunks {
   }
 };
 
+// So that the rows that a warp will take are on their way from memory, more than it has registers for.
+GPU_INLINE void prefetch_rows(const DeviceWeight& w, int first, int n) {
+  constexpr int kLine = 128;
+  if (first + n > w.rows) n = w.rows - first;
+  const auto plane = [](const unsigned char* begin, std::int64_t from, int bytes) GPU_LAMBDA {
+    GPU_ROLLED
+    for (int at = lane() * kLine; at < bytes; at += kWarp * kLine) prefetch(begin + from + at);
+  };
+  const int row_bytes = static_cast<int>(w.row_bytes);
+  plane(w.data, std::int64_t{first} * row_bytes, n * row_bytes);
+  const std::int64_t scales = 2 * std::int64_t{first} * w.scales_per_row;
+  plane(w.scales, scales, 2 * n * w.scales_per_row);
+  plane(w.biases, scales, 2 * n * w.scales_per_row);
+}
+
 // A warp's rows, from first_row on `times` times as many as it takes at a time, of one matrix or of
 // two of the same shape, times the activations: for each row `emit(row, n, sum, sum of the second
 // matrix)` by one thread. `before` runs when the first weights are on their way, and brings the
@@ -724,6 +751,12 @@ GPU_INLINE void multiply_rows(const DeviceWeight& a, const DeviceWeight& b, int 
     }
   };
   load_next();
+  if constexpr (F::kUsual) {
+    if (times > 1) {
+      prefetch_rows(a, first_row, times * at_a_time);
+      if constexpr (kTwo) prefetch_rows(b, first_row, times * at_a_time);
+    }
+  }
   const float all_of_a = tensor_scale<F>(a), all_of_b = kTwo ? tensor_scale<F>(b) : 1.0f;
   const VectorMemory memory = before();
   sync();
