@@ -44,9 +44,9 @@ bool CudaBackend::norm_of_many_rows(const gpu::RmsNormParams& norm, std::int64_t
   p.rows = static_cast<std::int32_t>(rows);
   if (norm.d <= gpu::kMostOfWarp)
     launch("norm_short_rows", p,
-           {.x = pieces(rows, gpu::kNormThreads / gpu::kWarp), .threads = gpu::kNormThreads});
+           {.x = pieces(rows, gpu::kNormRowThreads / gpu::kWarp), .threads = gpu::kNormRowThreads});
   else
-    launch("norm_long_rows", p, {.x = count(rows), .threads = gpu::kNormThreads});
+    launch("norm_long_rows", p, {.x = count(rows), .threads = gpu::kNormRowThreads});
   return true;
 }
 

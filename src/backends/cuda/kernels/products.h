@@ -51,13 +51,15 @@ inline constexpr int kProductSharedBytes =
 // offsets are multiplied with means of activations: so the products of a scale and a code are
 // exact.
 inline constexpr int kDirectDepth = 128;
-inline constexpr int kDirectGroups = 32, kDirectGroupStride = kProductColumns + 4;
+inline constexpr int kDirectGroups = 16, kDirectGroupStride = kProductColumns + 4;
 constexpr int direct_stages(int n_parts) {
   return n_parts == 1 ? 3 : 2;
 }
+inline constexpr int kDirectCodeStages = 2;
 constexpr int direct_shared_bytes(int n_parts) {
   return direct_stages(n_parts) * n_parts * kProductRows * kTileDepth * 2 +
-         kProductRows * kDirectGroups * 2 + kDirectGroups * kDirectGroupStride * 4;
+         kDirectCodeStages * kProductColumns * kDirectDepth / 2 + kProductRows * kDirectGroups * 2 +
+         kDirectGroups * kDirectGroupStride * 4;
 }
 constexpr bool opens_in_registers(const DeviceWeight& w) {
   return w.kind == Kind::Affine && w.bits == 4 && w.cols % kDirectDepth == 0 &&
