@@ -251,7 +251,7 @@ void CudaBackend::gated_delta(const GatedDeltaOp& op) {
   }
   const bool is_chunked = precision_ != Precision::Exact && p.n >= gpu::kChunkRows &&
                           s.d_key == gpu::kChunkKey && s.d_value % gpu::kChunkColumns == 0 &&
-                          is_multiple_of_16({p.qkv}) &&
+                          is_multiple_of_16({p.qkv, p.out}) &&
                           shared_bytes_of_block() >= gpu::kWalkSharedBytes;
   constexpr unsigned kThreads = 256, kRowsOfBlock = kThreads / gpu::kWarp;
   if (is_chunked) {

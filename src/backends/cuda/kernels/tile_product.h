@@ -102,11 +102,14 @@ class ChunkOpener {
   GPU_INLINE ChunkOpener(const ProductParams& p, int expert, int matrix, int row)
       : row_(stored_row(weight_of(p, matrix, expert), row, p.unit)),
         places_(places_of(weight_of(p, 0, expert))) {
+    for (int line = 0; line < kAhead; line += kLine) ask(p, line);
     if (p.result.gate == Gate::None) return;
     const Places of_second = places_of(weight_of(p, 1, expert));
     if (of_second > places_) places_ = of_second;
   }
   GPU_INLINE void load(const ProductParams& p, int column) {
+    const int at = column / 8 * kBits;
+    if (at % kLine < kTileDepth / 8 * kBits) ask(p, at + kAhead);
     GPU_UNROLL
     for (int i = 0; i < 2; ++i)
       load_chunk(p.weights[0], row_, places_, column + i * kOpenedChunk, chunks_[i]);
@@ -120,6 +123,12 @@ class ChunkOpener {
   }
 
  private:
+  // Whole lines ahead: a tile has a few bytes of each of many rows.
+  static constexpr int kLine = 128, kAhead = 4 * kLine;
+  GPU_INLINE void ask(const ProductParams& p, int at) const {
+    if (at < p.weights[0].row_bytes) prefetch(row_.data + at);
+  }
+
   StoredRow row_;
   Places places_;
   StoredChunk<kKind, kBits> chunks_[2];
