@@ -291,7 +291,10 @@ void CudaBackend::copy_bytes(CUdeviceptr to, CUdeviceptr from, std::size_t bytes
   p.to = reinterpret_cast<std::uint32_t*>(to);
   p.from = reinterpret_cast<const std::uint32_t*>(from);
   p.n = static_cast<std::int64_t>(bytes / 4);
-  launch("copy_words", p, {.x = pieces(p.n, 256), .threads = 256});
+  const Grid grid{.x = pieces(p.n, 256), .threads = 256};
+  if (!waiting_.experts || from != address(waiting_.experts->ids.bytes())) settle();
+  program_.launch("copy_words", p, grid);
+  note_enqueued();
 }
 
 void CudaBackend::clear(const Bytes& bytes) {

@@ -151,9 +151,12 @@ class CudaBackend final : public Backend {
   // `total`: what the result is added to.
   void few_rows(std::span<const MatmulOp> ops, const RmsNormOp* norm = nullptr,
                 const View& total = {});
+  std::size_t launch_size(std::span<const MatmulOp> ops) const;
+  void few_rows_alike(std::span<const MatmulOp> ops, const RmsNormOp* norm, const View& total);
   void many_rows(const MatmulOp& op);
   void few_rows(const FfnOp& op);
   void many_rows(const FfnOp& op);
+  std::int32_t times_for(std::int64_t n_warps) const;
   // Rows of activations that a launch for few takes.
   std::int64_t rows_at_once(std::size_t bytes_per_row) const;
 

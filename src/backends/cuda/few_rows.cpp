@@ -1,6 +1,7 @@
 // Products of few rows of activations: as fast as weights come from memory.
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -50,7 +51,10 @@ Family family_of(const gpu::DeviceWeight& w, bool rounds) {
   if (!has_chunks(w) || !is_aligned(w)) return Family::Any;
   if (w.kind != gpu::Kind::Affine && w.kind != gpu::Kind::Fp4) return Family::Floats;
   if (!rounds) return Family::Exact;
-  const bool is_common = w.kind == gpu::Kind::Affine && (w.bits == 4 || w.bits == 8);
+  const bool is_common = w.kind == gpu::Kind::Affine && (w.bits == 4 || w.bits == 8) &&
+                         scale_size(w.scale_type) == 2 && w.zero == gpu::Zero::Bias &&
+                         (w.group & (w.group - 1)) == 0 && w.row_bytes % 16 == 0 &&
+                         is_at(w.data, 16);
   return is_common ? Family::Common : Family::Other;
 }
 
@@ -66,7 +70,8 @@ bool has_digits(Family family) {
 // Of the block's memory, for a row of activations.
 std::size_t shared_bytes(Family family, std::int64_t cols) {
   if (family == Family::Any) return 0;
-  const std::int64_t chunks = cols / gpu::kVectorColumns;
+  const std::int64_t at_once = family == Family::Common ? 2 * gpu::kWarp : 1;
+  const std::int64_t chunks = pieces(cols / gpu::kVectorColumns, at_once) * at_once;
   const std::int64_t steps = (chunks + gpu::kWarp - 1) / gpu::kWarp;
   return static_cast<std::size_t>(steps * gpu::kWarp * (has_digits(family) ? 64 : 128) +
                                   chunks * 8);
@@ -77,22 +82,15 @@ unsigned shared_bytes_for(std::int64_t n_rows, std::size_t bytes_per_row) {
   return static_cast<unsigned>(bytes_per_row * (n_rows == 1 ? 1 : gpu::kMostVectorRows));
 }
 
-// Rows of weights that each sharer of a warp takes (matvec_*.cu).
-struct SharerRows {
-  int one, four, pairs, down;
-};
-constexpr std::array<SharerRows, 5> kSharerRows = {{{4, 2, 2, 4}, {2, 2, 1, 2}, {1, 1, 1, 1},
-                                                    {2, 2, 1, 2}, {1, 1, 1, 1}}};
-const SharerRows& sharer_rows(Family family) {
-  return kSharerRows[static_cast<std::size_t>(family)];
-}
-
-// Blocks for so many rows of weights, where a warp takes `rows_per_sharer` of each sharer.
-unsigned blocks_for(Family family, std::int64_t rows, std::int64_t cols, int rows_per_sharer) {
-  if (family == Family::Any) return pieces(rows, gpu::kVectorWarps);
+// Warps that all rows of weights need, when each takes what it can at a time.
+std::int64_t warps_for(Family family, const gpu::DeviceWeight& w) {
+  if (family == Family::Any) return w.rows;
   std::int64_t sharers = 1;
-  while (sharers < cols / gpu::kVectorColumns && sharers < gpu::kWarp) sharers *= 2;
-  return pieces(rows, gpu::kVectorWarps * rows_per_sharer * (gpu::kWarp / sharers));
+  while (sharers < w.cols / gpu::kVectorColumns && sharers < gpu::kWarp) sharers *= 2;
+  return pieces(w.rows, gpu::kWarp / sharers);
+}
+unsigned blocks_for(Family family, const gpu::DeviceWeight& w, int times) {
+  return pieces(warps_for(family, w), gpu::kVectorWarps * std::int64_t{times});
 }
 
 gpu::ActivationParams activation(const FfnActivation& a) {
@@ -102,6 +100,18 @@ gpu::ActivationParams activation(const FfnActivation& a) {
           a.alpha, a.limit};
 }
 
+bool are_same(const View& a, const View& b) {
+  return a.buffer == b.buffer && a.offset == b.offset && a.rows == b.rows && a.cols == b.cols &&
+         a.stride == b.stride;
+}
+
+// But for where they lie and how many rows they have.
+bool have_same_format(gpu::DeviceWeight a, const gpu::DeviceWeight& b) {
+  a.data = b.data, a.scales = b.scales, a.biases = b.biases;
+  a.rows = b.rows, a.block_row0 = b.block_row0;
+  return std::memcmp(&a, &b, sizeof a) == 0;
+}
+
 MatmulOp down_of(const FfnOp& op) {
   return {.weight = op.down,
           .bias = op.down_bias,
@@ -109,8 +119,12 @@ MatmulOp down_of(const FfnOp& op) {
           .y = op.y.row_range(0, op.x.rows)};
 }
 
-constexpr std::int64_t kLongColumns = 2048;  // beyond, threads take fewer rows of weights
-constexpr int kSummedRows = 2;               // of weights, of a warp
+constexpr int kSummedRows = 1;  // of weights, of a warp
+
+// Of activations of the common kernels.
+bool is_in_quads(const View& x) {
+  return is_at(floats(x), 16) && x.stride % 4 == 0;
+}
 
 bool alike(const gpu::DeviceWeight& a, const gpu::DeviceWeight& b) {
   return a.kind == b.kind && a.bits == b.bits && a.cols == b.cols && a.rows == b.rows;
@@ -121,6 +135,13 @@ bool alike(const gpu::DeviceWeight& a, const gpu::DeviceWeight& b) {
 std::int64_t CudaBackend::rows_at_once(std::size_t bytes_per_row) const {
   const std::size_t room = device_.most_shared_bytes() - (9u << 10);
   return gpu::kMostVectorRows * bytes_per_row <= room ? gpu::kMostVectorRows : 1;
+}
+
+// How often warps take rows of weights, so that all blocks have room at once.
+std::int32_t CudaBackend::times_for(std::int64_t n_warps) const {
+  constexpr std::int64_t kBlocksOfProcessor = 4;
+  return static_cast<std::int32_t>(
+      pieces(n_warps, kBlocksOfProcessor * device_.n_processors() * gpu::kVectorWarps));
 }
 
 void CudaBackend::matmuls(std::span<const MatmulOp> ops) {
@@ -149,64 +170,71 @@ void CudaBackend::matmuls(std::span<const MatmulOp> ops) {
 
 void CudaBackend::few_rows(std::span<const MatmulOp> ops, const RmsNormOp* norm,
                            const View& total) {
+  while (!ops.empty()) {
+    const std::size_t n = launch_size(ops);
+    few_rows_alike(ops.first(n), norm, total);
+    ops = ops.subspan(n);
+  }
+}
+
+// How many of the first products a launch takes.
+std::size_t CudaBackend::launch_size(std::span<const MatmulOp> ops) const {
   const bool rounds = precision_ != Precision::Exact;
-  for (Family family :
-       {Family::Common, Family::Other, Family::Floats, Family::Exact, Family::Any}) {
-    std::int64_t n_rows = 0, most_cols = 0;
-    std::size_t bytes_per_row = 0;
-    unsigned usual_blocks = 0;
+  const gpu::DeviceWeight first = device_weight(ops[0].weight);
+  std::size_t n = 1;
+  while (n < std::min<std::size_t>(ops.size(), gpu::kMostJobs)) {
+    const gpu::DeviceWeight next = device_weight(ops[n].weight);
+    if (!are_same(ops[n].x, ops[0].x) || !have_same_format(next, first) ||
+        family_of(next, rounds) != family_of(first, rounds))
+      break;
+    ++n;
+  }
+  return n;
+}
+
+void CudaBackend::few_rows_alike(std::span<const MatmulOp> ops, const RmsNormOp* norm,
+                                 const View& total) {
+  const View& x = norm != nullptr ? norm->x : ops[0].x;
+  auto p = zeroed<gpu::MatvecParams>();
+  p.weight = shape_of(ops[0].weight);
+  Family family = family_of(device_weight(ops[0].weight), precision_ != Precision::Exact);
+  if (family == Family::Common && !is_in_quads(x)) family = Family::Other;
+  std::int64_t n_warps = 0;
+  for (const MatmulOp& op : ops) n_warps += warps_for(family, device_weight(op.weight));
+  p.times = family == Family::Any ? 1 : times_for(n_warps);
+  const std::size_t bytes_per_row = shared_bytes(family, p.weight.cols);
+  const std::int64_t at_once = rows_at_once(bytes_per_row);
+  for (std::int64_t first = 0; first < x.rows; first += at_once) {
+    const std::int64_t n = std::min(at_once, x.rows - first);
+    p.n_rows = static_cast<std::int32_t>(n);
+    p.n_jobs = 0;
+    p.x = floats(x) + first * x.stride;
+    p.x_stride = x.stride;
+    p.total = total.empty() ? nullptr : floats(total) + first * total.stride;
+    p.total_stride = total.stride;
+    if (norm != nullptr) {
+      p.norm.weight = floats(norm->weight);
+      p.norm.out = floats(norm->out) + first * norm->out.stride;
+      p.norm.out_stride = norm->out.stride;
+      p.norm.eps = norm->eps;
+    }
+    unsigned blocks = 0;
     for (const MatmulOp& op : ops) {
-      if (family_of(device_weight(op.weight), rounds) != family) continue;
-      n_rows = op.x.rows;
-      most_cols = std::max(most_cols, op.weight.cols);
-      bytes_per_row = std::max(bytes_per_row, shared_bytes(family, op.weight.cols));
-      usual_blocks +=
-          blocks_for(family, op.weight.rows, op.weight.cols, most_cols > kLongColumns ? 2 : 4);
+      const gpu::DeviceWeight weight = device_weight(op.weight);
+      gpu::VectorJob& job = p.jobs[p.n_jobs++];
+      job.planes = {weight.data, weight.scales, weight.biases};
+      job.bias = floats(op.bias);
+      job.y = floats(op.y) + first * op.y.stride;
+      job.y_stride = static_cast<std::int32_t>(op.y.stride);
+      job.rows = weight.rows;
+      job.block_row0 = weight.block_row0;
+      job.first_block = static_cast<std::int32_t>(blocks);
+      blocks += blocks_for(family, weight, p.times);
     }
-    const std::int64_t at_once = n_rows == 0 ? 1 : rows_at_once(bytes_per_row);
-    for (std::int64_t first = 0; first < n_rows; first += at_once) {
-      const std::int64_t n = std::min(at_once, n_rows - first);
-      std::string kernel = kernel_name("matvec", family, n == 1 ? 1 : 4);
-      int rows_per_sharer = n == 1 ? sharer_rows(family).one : sharer_rows(family).four;
-      if (n == 1 && family == Family::Common) {
-        if (4 * usual_blocks < 3 * static_cast<unsigned>(device_.n_processors())) {
-          kernel += "_thin";
-          rows_per_sharer = 1;
-        } else if (most_cols > kLongColumns) {
-          kernel += "_long";
-          rows_per_sharer = 2;
-        }
-      }
-      auto p = zeroed<gpu::MatvecParams>();
-      p.n_rows = static_cast<std::int32_t>(n);
-      if (norm != nullptr) {
-        p.norm.weight = floats(norm->weight);
-        p.norm.out = floats(norm->out) + first * norm->out.stride;
-        p.norm.out_stride = norm->out.stride;
-        p.norm.eps = norm->eps;
-      }
-      unsigned blocks = 0;
-      for (const MatmulOp& op : ops) {
-        const gpu::DeviceWeight weight = device_weight(op.weight);
-        if (family_of(weight, rounds) != family) continue;
-        const View& x = norm != nullptr ? norm->x : op.x;
-        gpu::VectorJob& job = p.jobs[p.n_jobs++];
-        job.weight = weight;
-        job.bias = floats(op.bias);
-        job.x = floats(x) + first * x.stride;
-        job.y = floats(op.y) + first * op.y.stride;
-        job.total = total.empty() ? nullptr : floats(total) + first * total.stride;
-        job.x_stride = x.stride;
-        job.y_stride = op.y.stride;
-        job.total_stride = total.stride;
-        job.first_block = static_cast<std::int32_t>(blocks);
-        blocks += blocks_for(family, op.weight.rows, op.weight.cols, rows_per_sharer);
-      }
-      launch(kernel, p,
-             {.x = blocks,
-              .threads = gpu::kVectorThreads,
-              .shared_bytes = shared_bytes_for(n, bytes_per_row)});
-    }
+    launch(kernel_name("matvec", family, n == 1 ? 1 : 4), p,
+           {.x = blocks,
+            .threads = gpu::kVectorThreads,
+            .shared_bytes = shared_bytes_for(n, bytes_per_row)});
   }
 }
 
@@ -231,6 +259,7 @@ void CudaBackend::few_rows(const FfnOp& op) {
   const gpu::DeviceWeight gate = device_weight(op.gate), up = device_weight(op.up);
   Family family = family_of(gate, rounds);
   if (!alike(gate, up) || family_of(up, rounds) != family) family = Family::Any;
+  if (family == Family::Common && !is_in_quads(op.x)) family = Family::Other;
   const std::size_t bytes_per_row = shared_bytes(family, op.gate.cols);
   const std::int64_t at_once = rows_at_once(bytes_per_row);
   for (std::int64_t first = 0; first < op.x.rows; first += at_once) {
@@ -246,8 +275,9 @@ void CudaBackend::few_rows(const FfnOp& op) {
     p.y_stride = op.hidden.stride;
     p.activation = activation(op.activation);
     p.n_rows = static_cast<std::int32_t>(n);
+    p.times = family == Family::Any ? 1 : times_for(warps_for(family, gate));
     launch(kernel_name("gated", family, n == 1 ? 1 : 4), p,
-           {.x = blocks_for(family, op.gate.rows, op.gate.cols, 1),
+           {.x = blocks_for(family, gate, p.times),
             .threads = gpu::kVectorThreads,
             .shared_bytes = shared_bytes_for(n, bytes_per_row)});
   }
@@ -279,8 +309,10 @@ void CudaBackend::hidden_of_pairs(const ExpertsOp& op, const std::optional<FfnOp
 
   Family family = op.table.is_aligned ? family_of(p.gate, rounds) : Family::Any;
   if (!alike(p.gate, p.up)) family = Family::Any;
-  const int rows_per_sharer = sharer_rows(family).pairs;
-  Grid grid{.x = blocks_for(family, p.gate.rows, p.gate.cols, rows_per_sharer),
+  if (family == Family::Common && !is_in_quads(op.h)) family = Family::Other;
+  const std::int64_t rows = op.ids.size() + (shared ? op.h.rows : 0);
+  p.times = family == Family::Any ? 1 : times_for(rows * warps_for(family, p.gate));
+  Grid grid{.x = blocks_for(family, p.gate, p.times),
             .y = count(p.n_pairs),
             .threads = gpu::kVectorThreads,
             .shared_bytes = static_cast<unsigned>(shared_bytes(family, p.gate.cols))};
@@ -291,8 +323,7 @@ void CudaBackend::hidden_of_pairs(const ExpertsOp& op, const std::optional<FfnOp
     p.shared_up_bias = floats(shared->up_bias);
     p.shared_hidden = floats(shared->hidden);
     p.shared_hidden_stride = shared->hidden.stride;
-    grid.x = std::max(
-        grid.x, blocks_for(family, p.shared_gate.rows, p.shared_gate.cols, rows_per_sharer));
+    grid.x = std::max(grid.x, blocks_for(family, p.shared_gate, p.times));
     grid.y += count(op.h.rows);
   }
   launch(kernel_name("gated_pairs", family), p, grid);
@@ -310,10 +341,12 @@ void CudaBackend::results_of_pairs(const ExpertsOp& op) {
   p.out_stride = op.out.stride;
   p.top_k = static_cast<std::int32_t>(op.ids.cols);
   p.n_pairs = static_cast<std::int32_t>(op.ids.size());
-  const Family family =
+  Family family =
       op.table.is_aligned ? family_of(p.down, precision_ != Precision::Exact) : Family::Any;
+  if (family == Family::Common && !is_in_quads(op.hidden)) family = Family::Other;
+  p.times = family == Family::Any ? 1 : times_for(p.n_pairs * warps_for(family, p.down));
   launch(kernel_name("down_pairs", family), p,
-         {.x = blocks_for(family, p.down.rows, p.down.cols, sharer_rows(family).down),
+         {.x = blocks_for(family, p.down, p.times),
           .y = count(p.n_pairs),
           .threads = gpu::kVectorThreads,
           .shared_bytes = static_cast<unsigned>(shared_bytes(family, p.down.cols))});
@@ -322,11 +355,6 @@ void CudaBackend::results_of_pairs(const ExpertsOp& op) {
 // What waits for the next operation.
 
 namespace {
-
-bool are_same(const View& a, const View& b) {
-  return a.buffer == b.buffer && a.offset == b.offset && a.rows == b.rows && a.cols == b.cols &&
-         a.stride == b.stride;
-}
 
 bool is_common(const Weight& w) {
   return family_of(device_weight(w), true) == Family::Common;
@@ -354,7 +382,8 @@ void CudaBackend::settle() {
 
 bool CudaBackend::can_take_norm(std::span<const MatmulOp> ops) const {
   return std::all_of(ops.begin(), ops.end(), [&](const MatmulOp& op) {
-    return is_common(op.weight) && are_same(op.x, waiting_.norm->out);
+    return is_common(op.weight) && are_same(op.x, waiting_.norm->out) &&
+           is_in_quads(waiting_.norm->x);
   });
 }
 
@@ -364,7 +393,7 @@ bool CudaBackend::can_take_shared(const FfnOp& shared, const ExpertsOp& op) cons
   const auto& b = op.spec->activation;
   return are_same(shared.x, op.h) && is_common(shared.gate) && is_common(shared.up) &&
          is_common(shared.down) && alike(device_weight(shared.gate), device_weight(shared.up)) &&
-         shared.gate.cols == op.table.gate.cols && a.kind == b.kind && a.alpha == b.alpha &&
+         shared.gate.cols == op.table.gate.cols && is_in_quads(shared.hidden) && a.kind == b.kind && a.alpha == b.alpha &&
          a.limit == b.limit;
 }
 
@@ -373,7 +402,8 @@ bool CudaBackend::can_sum(const ExpertsOp& op) const {
   return may_wait(op.h.rows) && op.table.is_aligned && alike(gate, up) &&
          family_of(gate, true) == Family::Common &&
          family_of(shape_of(op.table.down), true) == Family::Common &&
-         op.ids.cols <= gpu::kMostSummed && op.out.is_packed();
+         op.ids.cols <= gpu::kMostSummed && op.out.is_packed() && is_in_quads(op.h) &&
+         is_in_quads(op.hidden);
 }
 
 // The device's part of a layer's experts in as few launches as they take: finding them, hidden
@@ -453,20 +483,24 @@ void CudaBackend::expert_sums(const ExpertsOp& op, const std::optional<FfnOp>& s
   p.total = floats(total);
   p.total_stride = total.stride;
   p.top_k = static_cast<std::int32_t>(op.ids.cols);
-  std::int64_t cols = op.ids.cols * op.table.down.cols;
+  p.times = kSummedRows;
+  p.pairs_of_chunk = static_cast<float>(gpu::kVectorColumns) / static_cast<float>(p.down.cols);
+  std::size_t bytes = shared_bytes(Family::Common, op.ids.cols * op.table.down.cols);
   if (shared) {
     p.shared_down = device_weight(shared->down);
     p.shared_bias = floats(shared->down_bias);
     p.shared_hidden = floats(shared->hidden);
     p.shared_hidden_stride = shared->hidden.stride;
     p.shared_gate = floats(combine.shared_gate);
-    cols = std::max(cols, shared->down.cols);
+    p.shared_offset = static_cast<std::int32_t>((bytes + 15) / 16 * 16);
+    bytes = static_cast<std::size_t>(p.shared_offset) +
+            shared_bytes(Family::Common, shared->down.cols);
   }
   launch("expert_sums_common", p,
-         {.x = pieces(p.down.rows, gpu::kVectorWarps * kSummedRows),
+         {.x = pieces(p.down.rows, gpu::kVectorWarps * std::int64_t{kSummedRows}),
           .y = count(op.h.rows),
           .threads = gpu::kVectorThreads,
-          .shared_bytes = static_cast<unsigned>(shared_bytes(Family::Common, cols))});
+          .shared_bytes = static_cast<unsigned>(bytes)});
 }
 
 }  // namespace moeflux::cuda

@@ -147,16 +147,17 @@ void CudaBackend::route(const RouteOp& op) {
 
 void CudaBackend::launch_route(const RouteOp& op) {
   if (op.logits.rows > 0)
-    launch("route", route_params(op), {.x = count(op.logits.rows), .threads = 32});
+    launch(precision_ == Precision::Exact ? "route_exact" : "route", route_params(op), {.x = count(op.logits.rows), .threads = 32});
 }
 
 gpu::RouteParams CudaBackend::route_params(const RouteOp& op) {
   MOEFLUX_ASSERT(op.ids.is_packed() && op.weights.is_packed());
   const RouterSpec& router = *op.router;
-  if (op.logits.cols > gpu::kMostExperts || router.n_groups > gpu::kWarp)
+  if (op.logits.cols > gpu::kMostExperts || router.n_groups > gpu::kWarp ||
+      op.ids.cols > gpu::kWarp)
     fail(Errc::Unsupported,
-         "the GPU routes to at most {} experts in {} groups; this layer has {} in {}",
-         gpu::kMostExperts, gpu::kWarp, op.logits.cols, router.n_groups);
+         "the GPU chooses at most {} of {} experts in {} groups; this layer chooses {} of {} in {}",
+         gpu::kWarp, gpu::kMostExperts, gpu::kWarp, op.ids.cols, op.logits.cols, router.n_groups);
   auto p = zeroed<gpu::RouteParams>();
   p.logits = floats(op.logits);
   p.stride = op.logits.stride;
@@ -172,7 +173,6 @@ gpu::RouteParams CudaBackend::route_params(const RouteOp& op) {
   p.scores_chosen = router.scores_chosen;
   p.normalize = router.normalize;
   p.scale = router.scale;
-  p.is_exact = precision_ == Precision::Exact;
   return p;
 }
 
@@ -188,6 +188,7 @@ void CudaBackend::launch_combine(const CombineOp& op) {
   p.out_stride = op.out.stride;
   p.d = static_cast<std::int32_t>(op.out.cols);
   p.top_k = static_cast<std::int32_t>(op.weights.cols);
+  p.is_exact = precision_ == Precision::Exact;
   if (op.out.rows > 0)
     launch("combine", p, {.x = pieces(op.out.cols, 256), .y = count(op.out.rows), .threads = 256});
 }
@@ -240,15 +241,14 @@ void CudaBackend::gated_delta(const GatedDeltaOp& op) {
   p.d_value = s.d_value;
   p.gate_is_silu = s.output_gate == GateActivation::Silu;
   p.heads_alternate = s.heads_alternate;
+  p.is_exact = precision_ == Precision::Exact;
   p.eps = op.eps;
   p.q_scale = 1.0f / std::sqrt(static_cast<float>(s.d_key));
   const bool has_whole_warps = s.d_key % gpu::kWarp == 0 && s.d_value % gpu::kWarp == 0;
   if (p.n == 1 && has_whole_warps && s.d_key <= 128 && s.d_value <= 128 &&
-      s.d_key <= 4 * s.d_value) {
-    constexpr int kSharers = gpu::kDeltaThreads / gpu::kDeltaColumns;
+      reinterpret_cast<std::uintptr_t>(p.state) % 16 == 0)
     return launch("delta_step_128", p,
-                  {.x = count(s.n_value_heads), .threads = count(s.d_value * kSharers)});
-  }
+                  {.x = count(s.n_value_heads), .threads = gpu::kDeltaStepThreads});
   const bool is_chunked = precision_ != Precision::Exact && p.n >= gpu::kChunkRows &&
                           s.d_key == gpu::kChunkKey && s.d_value % gpu::kChunkColumns == 0 &&
                           is_multiple_of_16({p.qkv, p.out}) &&

@@ -185,6 +185,9 @@ inline float log2(float x) {
 inline float inverse(float x) {
   return 1.0f / x;
 }
+inline float inverse_sqrt(float x) {
+  return 1.0f / std::sqrt(x);
+}
 inline float sqrt(float x) {
   return std::sqrt(x);
 }
@@ -195,6 +198,10 @@ inline int to_int(float x) {
   return static_cast<int>(std::nearbyint(x));
 }
 
+inline std::uint32_t load_16_constant_bits(const void* at) {
+  return *static_cast<const std::uint16_t*>(at);
+}
+inline void prefetch(const void*) {}
 inline void wait_for_previous() {}
 inline void let_next_begin() {}
 

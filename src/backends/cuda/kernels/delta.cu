@@ -52,8 +52,14 @@ GPU_KERNEL(short_conv_step, ConvParams, 256) {
 }
 
 GPU_INLINE float decay_of(const DeltaParams& p, int head, float a) {
-  const float logarithm = -portable::exp(p.a_log[head]) * portable::softplus(a + p.dt_bias[head]);
-  return portable::exp(logarithm);
+  const float x = a + p.dt_bias[head];
+  if (p.is_exact)
+    return portable::exp(-portable::exp(p.a_log[head]) * portable::softplus(x));
+  const float softplus = x > 20 ? x : log2(1.0f + exp(x)) * 0.6931471805599453f;
+  return exp(-exp(p.a_log[head]) * softplus);
+}
+GPU_INLINE float beta_of(const DeltaParams& p, float b) {
+  return p.is_exact ? portable::sigmoid(b) : sigmoid(b);
 }
 
 // Queries and keys of length 1, decays and betas. Blocks: rows, key heads; the first also does the
@@ -78,7 +84,7 @@ GPU_KERNEL(prepare_delta, DeltaParams, 128) {
   for (int h = thread(); h < p.n_value_heads; h += n_threads()) {
     const std::int64_t at = block_x() * std::int64_t{p.n_value_heads} + h;
     p.a[at] = decay_of(p, h, p.a[at]);
-    p.b[at] = portable::sigmoid(p.b[at]);
+    p.b[at] = beta_of(p, p.b[at]);
   }
 }
 
@@ -153,23 +159,32 @@ GPU_INLINE float gated_value(const DeltaParams& p, float value, float z) {
   return value * (p.gate_is_silu ? z * sigmoid(z) : sigmoid(z));
 }
 
-// All of it for one row: a block for each value head. Its threads share columns as above.
+// All of it for one row: a block for each value head. A warp takes rows of the state, a lane four
+// columns of them.
 GPU_KERNEL(delta_step_128, DeltaParams, kDeltaStepThreads) {
-  constexpr int kSharers = kDeltaThreads / kDeltaColumns, kRows = 128 / kSharers;
-  GPU_SHARED float queries[128], keys[128], outs[128], sums[kWarp], more_sums[kWarp], gates[2];
+  constexpr int kWarps = kDeltaStepThreads / kWarp, kRows = 128 / kWarps;
+  GPU_SHARED float queries[128], keys[128], sums[kWarps], gates[2];
+  GPU_SHARED FloatQuad parts[kWarps][kWarp];
   const int head = block_x(), sharers = p.n_value_heads / p.n_key_heads;
   const int key_head = p.heads_alternate ? head % p.n_key_heads : head / sharers;
-  const int part = thread() % kSharers, column = thread() / kSharers;
+  const int column = 4 * lane();
+  const bool has_columns = column < p.d_value;
   float* state = p.state + std::int64_t{head} * p.d_key * p.d_value + column;
-  float s[kRows];
+  FloatQuad s[kRows];
   GPU_UNROLL
   for (int i = 0; i < kRows; ++i) {
-    const int r = i * kSharers + part;
-    s[i] = r < p.d_key ? state[std::int64_t{r} * p.d_value] : 0.0f;
+    const int r = i * kWarps + warp();
+    const bool is_there = has_columns && r < p.d_key;
+    s[i] = is_there ? *reinterpret_cast<const FloatQuad*>(state + r * p.d_value)
+                    : FloatQuad{0, 0, 0, 0};
   }
-  const float value = p.qkv[2 * p.n_key_heads * p.d_key + head * p.d_value + column];
   const float* q = p.qkv + key_head * p.d_key;
   const float* k = q + p.n_key_heads * p.d_key;
+  const bool is_column = thread() < p.d_value;
+  const float value =
+      is_column ? p.qkv[2 * p.n_key_heads * p.d_key + head * p.d_value + thread()] : 0.0f;
+  const float z = is_column ? p.z[head * p.d_value + thread()] : 0.0f;
+  const float norm = is_column ? p.norm[thread()] : 0.0f;
 
   // The first threads have the queries, the next ones the keys: whole warps of each.
   const bool has_query = thread() < p.d_key, has_key = !has_query && thread() < 2 * p.d_key;
@@ -177,7 +192,7 @@ GPU_KERNEL(delta_step_128, DeltaParams, kDeltaStepThreads) {
   const float squares = warp_sum(own * own);
   if (lane() == 0) sums[warp()] = squares;
   if (thread() == n_threads() - 1) gates[0] = decay_of(p, head, p.a[head]);
-  if (thread() == n_threads() - 1 - kWarp) gates[1] = portable::sigmoid(p.b[head]);
+  if (thread() == n_threads() - 1 - kWarp) gates[1] = beta_of(p, p.b[head]);
   sync();
   if (has_query || has_key) {
     const int warps = p.d_key / kWarp, first = has_query ? 0 : warps;
@@ -189,45 +204,53 @@ GPU_KERNEL(delta_step_128, DeltaParams, kDeltaStepThreads) {
       keys[thread() - p.d_key] = own * (1.0f / sqrt(sum + 1e-6f));
   }
   sync();
-  const auto sum_of_sharers = [](float x) GPU_LAMBDA {
-    GPU_UNROLL
-    for (int mask = kSharers / 2; mask > 0; mask /= 2) x += shuffle_xor(x, mask);
-    return x;
+  // Sums over the rows of all warps, for the thread of a column.
+  const auto sum_of_warps = [&](const FloatQuad& part) GPU_LAMBDA {
+    parts[warp()][lane()] = part;
+    sync();
+    float sum = 0;
+    if (is_column) {
+      const float* of_column = &parts[0][0].x + thread();
+      GPU_UNROLL
+      for (int w = 0; w < kWarps; ++w) sum += of_column[w * 4 * kWarp];
+    }
+    return sum;
   };
-  float delta = 0;
+  FloatQuad part{0, 0, 0, 0};
   GPU_UNROLL
   for (int i = 0; i < kRows; ++i) {
-    const int r = i * kSharers + part;
-    s[i] *= gates[0];
-    delta += (r < p.d_key ? keys[r] : 0.0f) * s[i];
+    const int r = i * kWarps + warp();
+    const float key = r < p.d_key ? keys[r] : 0.0f;
+    s[i].x *= gates[0], s[i].y *= gates[0], s[i].z *= gates[0], s[i].w *= gates[0];
+    part.x += key * s[i].x, part.y += key * s[i].y, part.z += key * s[i].z, part.w += key * s[i].w;
   }
-  delta = gates[1] * (value - sum_of_sharers(delta));
-  float out = 0;
-  GPU_UNROLL
-  for (int i = 0; i < kRows; ++i) {
-    const int r = i * kSharers + part;
-    s[i] += (r < p.d_key ? keys[r] : 0.0f) * delta;
-    out += (r < p.d_key ? queries[r] : 0.0f) * s[i];
-  }
-  out = sum_of_sharers(out);
-  if (part == 0) outs[column] = out;
-  GPU_UNROLL
-  for (int i = 0; i < kRows; ++i) {
-    const int r = i * kSharers + part;
-    if (r < p.d_key) state[std::int64_t{r} * p.d_value] = s[i];
-  }
+  const float delta = gates[1] * (value - sum_of_warps(part));
   sync();
-  const bool has_out = thread() < p.d_value;
-  const float read = has_out ? outs[thread()] : 0.0f;
+  if (is_column) (&parts[0][0].x)[thread()] = delta;
+  sync();
+  const FloatQuad deltas = has_columns ? parts[0][lane()] : FloatQuad{0, 0, 0, 0};
+  sync();
+  part = {0, 0, 0, 0};
+  GPU_UNROLL
+  for (int i = 0; i < kRows; ++i) {
+    const int r = i * kWarps + warp();
+    if (r >= p.d_key) continue;
+    const float key = keys[r], query = queries[r];
+    s[i].x += key * deltas.x, s[i].y += key * deltas.y;
+    s[i].z += key * deltas.z, s[i].w += key * deltas.w;
+    part.x += query * s[i].x, part.y += query * s[i].y;
+    part.z += query * s[i].z, part.w += query * s[i].w;
+    if (has_columns) *reinterpret_cast<FloatQuad*>(state + r * p.d_value) = s[i];
+  }
+  const float read = sum_of_warps(part);
   const float read_squares = warp_sum(read * read);
-  if (lane() == 0) more_sums[warp()] = read_squares;
+  if (lane() == 0) sums[warp()] = read_squares;
   sync();
-  if (!has_out) return;
+  if (!is_column) return;
   float sum = 0;
-  for (int w = 0; w < p.d_value / kWarp; ++w) sum += more_sums[w];
+  for (int w = 0; w < p.d_value / kWarp; ++w) sum += sums[w];
   const float inverse = 1.0f / sqrt(sum / static_cast<float>(p.d_value) + p.eps);
-  p.out[head * p.d_value + thread()] =
-      gated_value(p, read * inverse * p.norm[thread()], p.z[head * p.d_value + thread()]);
+  p.out[head * p.d_value + thread()] = gated_value(p, read * inverse * norm, z);
 }
 
 // The gated norm of what was read out. Blocks: rows, value heads.

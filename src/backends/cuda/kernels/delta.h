@@ -24,7 +24,7 @@ struct DeltaParams {
   float* state;  // [n_value_heads][d_key][d_value]
   float* out;    // [n][n_value_heads * d_value]
   std::int32_t n, n_key_heads, n_value_heads, d_key, d_value, gate_is_silu;
-  std::int32_t heads_alternate, unused;
+  std::int32_t heads_alternate, is_exact;
   float eps, q_scale;
   std::uint16_t* matrices;  // of chunks: [chunk][value head][2][row][hi | lo][column]
 };
@@ -33,7 +33,7 @@ struct DeltaParams {
 inline constexpr int kDeltaColumns = 32;
 inline constexpr int kDeltaThreads = 256;
 // Of a row alone, for all columns of a head.
-inline constexpr int kDeltaStepThreads = 1024;
+inline constexpr int kDeltaStepThreads = 512;
 
 // In chunks (delta_chunks.cu): rows of a chunk, columns of a head's state that a block walks with.
 // Keys have 128 values. Numbers are two 16-bit floats each, whose sum they are: rows of the first

@@ -3,6 +3,7 @@
 
 #include "backends/cuda/kernels/activation.h"
 #include "backends/cuda/kernels/find_pairs.h"
+#include "backends/cuda/kernels/matvec_jobs.h"
 #include "backends/cuda/kernels/weights.h"
 
 GPU_CODE_BEGIN
@@ -15,20 +16,18 @@ GPU_KERNEL(find_experts, FindExpertsParams, 256) {
 
 // Blocks: rows of weights (a warp each). Any format, one number at a time.
 GPU_KERNEL(matvec_any, MatvecParams, kVectorThreads) {
-  VectorJob job = p.jobs[0];
-  GPU_UNROLL
-  for (int j = 1; j < kMostJobs; ++j) {
-    if (j < p.n_jobs && block_x() >= p.jobs[j].first_block) job = p.jobs[j];
-  }
+  const VectorJob job = job_of_block(p);
+  const DeviceWeight w = weight_of(p, job);
   const int row = (block_x() - job.first_block) * kVectorWarps + warp();
-  if (row >= job.weight.rows) return;
+  if (row >= w.rows) return;
   for (int n = 0; n < p.n_rows; ++n) {
     float sum = 0;
-    for (int c = lane(); c < job.weight.cols; c += kWarp)
-      sum += weight_at(job.weight, row, c) * job.x[n * job.x_stride + c];
+    for (int c = lane(); c < w.cols; c += kWarp)
+      sum += weight_at(w, row, c) * p.x[n * p.x_stride + c];
     sum = warp_sum(sum);
     if (lane() == 0)
-      job.y[n * job.y_stride + row] = sum + (job.bias == nullptr ? 0.0f : job.bias[row]);
+      job.y[n * std::int64_t{job.y_stride} + row] =
+          sum + (job.bias == nullptr ? 0.0f : job.bias[row]);
   }
 }
 

@@ -245,6 +245,11 @@ inline float inverse(float x) {
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
   return out;
 }
+inline float inverse_sqrt(float x) {
+  float out;
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
+  return out;
+}
 inline float sqrt(float x) {
   return __builtin_sqrtf(x);
 }
@@ -256,6 +261,16 @@ inline int to_int(float x) {
   int out;
   asm("cvt.rni.s32.f32 %0, %1;" : "=r"(out) : "f"(x));
   return out;
+}
+
+// What no kernel writes: loads that may happen earlier than they are written down.
+inline std::uint32_t load_16_constant_bits(const void* at) {
+  std::uint16_t out;
+  asm("ld.global.u16 %0, [%1];" : "=h"(out) : "l"(at));
+  return out;
+}
+inline void prefetch(const void* at) {  // into the second cache
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
 }
 
 inline int add_atomically(int* at, int value) {  // returns what was there
@@ -354,8 +369,25 @@ inline float block_sum(float value, float* memory) {
 struct alignas(16) Quad {
   std::uint32_t x, y, z, w;
 };
+#ifndef MOEFLUX_EMULATED_GPU
+// See load_16_constant_bits(); of memory that is read once.
+inline Quad load_constants(const void* at) {
+  Quad out;
+  asm("ld.global.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
+      : "=r"(out.x), "=r"(out.y), "=r"(out.z), "=r"(out.w)
+      : "l"(at));
+  return out;
+}
+#else
+inline Quad load_constants(const void* at) {
+  return *static_cast<const Quad*>(at);
+}
+#endif
 struct alignas(16) FloatQuad {
   float x, y, z, w;
+};
+struct alignas(8) FloatPair {
+  float x, y;
 };
 struct alignas(8) Pair {
   std::uint32_t x, y;

@@ -7,7 +7,7 @@
 
 namespace moeflux::gpu {
 
-inline constexpr int kMostJobs = 8;  // products of a launch
+inline constexpr int kMostJobs = 4;  // products of a launch
 inline constexpr int kVectorThreads = 256, kVectorWarps = kVectorThreads / kWarp;
 inline constexpr int kVectorColumns = 32;          // of a chunk, which a thread takes at once
 inline constexpr std::size_t kMostVectorRows = 4;  // of activations, of a launch
@@ -20,14 +20,17 @@ struct ActivationParams {
   float alpha, limit;
 };
 
+// Where a matrix lies. Null data: it is not there, and what would be computed with it is left out.
+struct FoundPlanes {
+  const unsigned char *data, *scales, *biases;
+};
+// One of the products of a launch: of one format, and of the same activations.
 struct VectorJob {
-  DeviceWeight weight;
+  FoundPlanes planes;
   const float* bias;  // null: none
-  const float* x;
   float* y;
-  float* total;  // y is added to it as well; null: to nothing
-  std::int64_t x_stride, y_stride, total_stride;
-  std::int32_t first_block, unused;
+  std::int32_t y_stride, rows;
+  std::int32_t first_block, block_row0;
 };
 
 // Rows of activations are normed first, and kept.
@@ -40,9 +43,14 @@ struct VectorNorm {
 };
 
 struct MatvecParams {
+  DeviceWeight weight;  // what all jobs share
   VectorJob jobs[kMostJobs];
-  VectorNorm norm;              // of the x that all jobs share
+  VectorNorm norm;
+  const float* x;
+  float* total;  // results are added to it as well; null: to nothing
+  std::int64_t x_stride, total_stride;
   std::int32_t n_jobs, n_rows;  // rows of activations
+  std::int32_t times, unused;   // a warp takes rows of weights
 };
 
 // y = activation(gate x, up x)
@@ -54,13 +62,10 @@ struct GatedParams {
   std::int64_t x_stride, y_stride;
   ActivationParams activation;
   std::int32_t n_rows;
+  std::int32_t times, unused;
 };
 
-// Where an expert's planes lie, as addresses: backends/expert_table.h's ExpertPlace, found. Null
-// data: the expert is not there, and what would be computed with it is left out.
-struct FoundPlanes {
-  const unsigned char *data, *scales, *biases;
-};
+// backends/expert_table.h's ExpertPlace, as addresses.
 struct FoundExpert {
   FoundPlanes gate, up, down;
 };
@@ -77,7 +82,7 @@ struct ExpertPairsParams {
   std::int64_t x_stride, hidden_stride, out_stride;
   ActivationParams activation;
   std::int32_t top_k;
-  std::int32_t n_pairs;
+  std::int32_t n_pairs, times;
   // The shared expert of each row, blocks after those of the pairs. No data: there is none.
   DeviceWeight shared_gate, shared_up;
   const float *shared_gate_bias, *shared_up_bias;
@@ -101,7 +106,8 @@ struct ExpertSumsParams {
   float* out;
   float* total;  // null: none
   std::int64_t hidden_stride, shared_hidden_stride, out_stride, total_stride;
-  std::int32_t top_k, unused;
+  std::int32_t top_k, times, shared_offset;
+  float pairs_of_chunk;  // 1 / chunks of a pair
 };
 inline constexpr int kMostSummed = 32;  // experts of a row
 

@@ -5,22 +5,22 @@ GPU_CODE_BEGIN
 namespace moeflux::gpu {
 
 GPU_EARLY_KERNEL(matvec_exact_1, MatvecParams, kVectorThreads) {
-  run_matvec<ExactCodes, 1, 2, 2>(p, 1);
+  run_matvec<ExactCodes, 1>(p, 1);
 }
 GPU_EARLY_KERNEL(matvec_exact_4, MatvecParams, kVectorThreads) {
-  run_matvec<ExactCodes, 4, 2, 1>(p, p.n_rows);
+  run_matvec<ExactCodes, 4>(p, p.n_rows);
 }
 GPU_EARLY_KERNEL(gated_exact_1, GatedParams, kVectorThreads) {
-  run_gated<ExactCodes, 1, 1, 2>(p, 1);
+  run_gated<ExactCodes, 1>(p, 1);
 }
 GPU_EARLY_KERNEL(gated_exact_4, GatedParams, kVectorThreads) {
-  run_gated<ExactCodes, 4, 1, 1>(p, p.n_rows);
+  run_gated<ExactCodes, 4>(p, p.n_rows);
 }
 GPU_EARLY_KERNEL(gated_pairs_exact, ExpertPairsParams, kVectorThreads) {
-  run_gated_pairs<ExactCodes, 1, 2>(p);
+  run_gated_pairs<ExactCodes>(p);
 }
 GPU_EARLY_KERNEL(down_pairs_exact, ExpertPairsParams, kVectorThreads) {
-  run_down_pairs<ExactCodes, 2, 2>(p);
+  run_down_pairs<ExactCodes>(p);
 }
 
 }  // namespace moeflux::gpu

@@ -4,23 +4,23 @@
 GPU_CODE_BEGIN
 namespace moeflux::gpu {
 
-GPU_EARLY_KERNEL(matvec_floats_1, MatvecParams, kVectorThreads, 2) {
-  run_matvec<Floats, 1, 1, 2>(p, 1);
+GPU_EARLY_KERNEL(matvec_floats_1, MatvecParams, kVectorThreads) {
+  run_matvec<Floats, 1>(p, 1);
 }
-GPU_EARLY_KERNEL(matvec_floats_4, MatvecParams, kVectorThreads, 2) {
-  run_matvec<Floats, 4, 1, 1>(p, p.n_rows);
+GPU_EARLY_KERNEL(matvec_floats_4, MatvecParams, kVectorThreads) {
+  run_matvec<Floats, 4>(p, p.n_rows);
 }
-GPU_EARLY_KERNEL(gated_floats_1, GatedParams, kVectorThreads, 2) {
-  run_gated<Floats, 1, 1, 1>(p, 1);
+GPU_EARLY_KERNEL(gated_floats_1, GatedParams, kVectorThreads) {
+  run_gated<Floats, 1>(p, 1);
 }
 GPU_EARLY_KERNEL(gated_floats_4, GatedParams, kVectorThreads) {
-  run_gated<Floats, 4, 1, 1>(p, p.n_rows);
+  run_gated<Floats, 4>(p, p.n_rows);
 }
-GPU_EARLY_KERNEL(gated_pairs_floats, ExpertPairsParams, kVectorThreads, 2) {
-  run_gated_pairs<Floats, 1, 1>(p);
+GPU_EARLY_KERNEL(gated_pairs_floats, ExpertPairsParams, kVectorThreads) {
+  run_gated_pairs<Floats>(p);
 }
-GPU_EARLY_KERNEL(down_pairs_floats, ExpertPairsParams, kVectorThreads, 2) {
-  run_down_pairs<Floats, 1, 1>(p);
+GPU_EARLY_KERNEL(down_pairs_floats, ExpertPairsParams, kVectorThreads) {
+  run_down_pairs<Floats>(p);
 }
 
 }  // namespace moeflux::gpu

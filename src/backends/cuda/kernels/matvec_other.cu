@@ -5,22 +5,22 @@ GPU_CODE_BEGIN
 namespace moeflux::gpu {
 
 GPU_EARLY_KERNEL(matvec_other_1, MatvecParams, kVectorThreads) {
-  run_matvec<OtherDigits, 1, 2, 2>(p, 1);
+  run_matvec<OtherDigits, 1>(p, 1);
 }
 GPU_EARLY_KERNEL(matvec_other_4, MatvecParams, kVectorThreads) {
-  run_matvec<OtherDigits, 4, 2, 1>(p, p.n_rows);
+  run_matvec<OtherDigits, 4>(p, p.n_rows);
 }
 GPU_EARLY_KERNEL(gated_other_1, GatedParams, kVectorThreads) {
-  run_gated<OtherDigits, 1, 1, 2>(p, 1);
+  run_gated<OtherDigits, 1>(p, 1);
 }
 GPU_EARLY_KERNEL(gated_other_4, GatedParams, kVectorThreads) {
-  run_gated<OtherDigits, 4, 1, 1>(p, p.n_rows);
+  run_gated<OtherDigits, 4>(p, p.n_rows);
 }
 GPU_EARLY_KERNEL(gated_pairs_other, ExpertPairsParams, kVectorThreads) {
-  run_gated_pairs<OtherDigits, 1, 2>(p);
+  run_gated_pairs<OtherDigits>(p);
 }
 GPU_EARLY_KERNEL(down_pairs_other, ExpertPairsParams, kVectorThreads) {
-  run_down_pairs<OtherDigits, 2, 2>(p);
+  run_down_pairs<OtherDigits>(p);
 }
 
 }  // namespace moeflux::gpu

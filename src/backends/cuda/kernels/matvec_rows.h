@@ -3,16 +3,28 @@
 #pragma once
 
 #include "backends/cuda/kernels/activation.h"
+#include "backends/cuda/kernels/matvec_jobs.h"
 #include "backends/cuda/kernels/vector_rows.h"
-#include "base/portable_math.h"
 
 GPU_CODE_BEGIN
 namespace moeflux::gpu {
 
-// 4 and 8 bits, with rounded activations: what most models are made of.
+// 4 and 8 bits with scales of 16 bits at usual addresses, rounded activations: what most models are
+// made of. Of them alone, since less code is there sooner.
 struct CommonDigits {
   template <class Use>
   GPU_INLINE static void with_format(const DeviceWeight& w, const Use& use) {
+    if (w.bits == 4)
+      use(ChunkFormat<Kind::Affine, 4, true, true>());
+    else
+      use(ChunkFormat<Kind::Affine, 8, true, true>());
+  }
+};
+// The same for experts, which may lie at other addresses.
+struct CommonExperts {
+  template <class Use>
+  GPU_INLINE static void with_format(const DeviceWeight& w, const Use& use) {
+    if (reinterpret_cast<std::uintptr_t>(w.data) % 16 == 0) return CommonDigits::with_format(w, use);
     if (w.bits == 4)
       use(ChunkFormat<Kind::Affine, 4, true>());
     else
@@ -23,6 +35,8 @@ struct OtherDigits {
   template <class Use>
   GPU_INLINE static void with_format(const DeviceWeight& w, const Use& use) {
     if (w.kind == Kind::Fp4) return use(ChunkFormat<Kind::Fp4, 4, true>());
+    if (w.bits == 4) return use(ChunkFormat<Kind::Affine, 4, true>());
+    if (w.bits == 8) return use(ChunkFormat<Kind::Affine, 8, true>());
     if (w.bits == 2) return use(ChunkFormat<Kind::Affine, 2, true>());
     if (w.bits == 3) return use(ChunkFormat<Kind::Affine, 3, true>());
     if (w.bits == 5) return use(ChunkFormat<Kind::Affine, 5, true>());
@@ -52,57 +66,44 @@ struct ExactCodes {
   }
 };
 
-// Chunks that a thread takes at a time, where `steps` of 4 bits are meant: as many bytes.
-template <class F>
-constexpr int steps_of(int steps) {
-  return F::kBits <= 4 ? steps : 4 * steps >= F::kBits ? 4 * steps / F::kBits : 1;
-}
-
 // n_rows rows of activations, at most kN. Blocks: those of the jobs, one after the other.
-template <class Family, int kN, int kR, int kSteps>
+template <class Family, int kN>
 GPU_INLINE void run_matvec(const MatvecParams& p, int n_rows) {
   let_next_begin();
-  // By constant indices: parameters that are indexed would be copied first.
-  VectorJob job = p.jobs[0];
-  GPU_UNROLL
-  for (int j = 1; j < kMostJobs; ++j) {
-    if (j < p.n_jobs && block_x() >= p.jobs[j].first_block) job = p.jobs[j];
-  }
-  const DeviceWeight w = job.weight;
-  const int first = ((block_x() - job.first_block) * kVectorWarps + warp()) *
-                    rows_of_warp<kR>(w.cols / kVectorColumns);
+  const VectorJob job = job_of_block(p);
+  const DeviceWeight w = weight_of(p, job);
+  const int first = ((block_x() - job.first_block) * kVectorWarps + warp()) * p.times *
+                    rows_at_a_time(w.cols / kVectorColumns);
   Family::with_format(w, [&](auto format) GPU_LAMBDA {
     using F = decltype(format);
-    multiply_rows<F, kN, kR, steps_of<F>(kSteps), false>(
-        w, w, first, n_rows,
+    multiply_rows<F, kN, false>(
+        w, w, first, p.times, n_rows,
         [&]() GPU_LAMBDA {
+          if (p.norm.out != nullptr && 8 * thread() < w.cols) prefetch(p.norm.weight + 8 * thread());
           wait_for_previous();
-          if constexpr (kTakesEights<F>) {
-            if (p.norm.out != nullptr)
-              return bring_normed<F>(job.x, job.x_stride, n_rows, w.cols, p.norm);
-          }
-          return bring_activations<F>(job.x, job.x_stride, n_rows, w.cols);
+          return bring_activations<F>(p.x, p.x_stride, n_rows, w.cols, p.norm);
         },
         [&](int row, int n, float sum, float) GPU_LAMBDA {
           const float y = sum + (job.bias == nullptr ? 0.0f : job.bias[row]);
-          job.y[n * job.y_stride + row] = y;
-          if (job.total != nullptr) job.total[n * job.total_stride + row] += y;
+          job.y[n * std::int64_t{job.y_stride} + row] = y;
+          if (p.total != nullptr) p.total[n * p.total_stride + row] += y;
         });
   });
 }
 
-template <class Family, int kN, int kR, int kSteps>
+template <class Family, int kN>
 GPU_INLINE void run_gated(const GatedParams& p, int n_rows) {
   let_next_begin();
   const DeviceWeight w = p.gate, up_weight = p.up;
-  const int first = (block_x() * kVectorWarps + warp()) * rows_of_warp<kR>(w.cols / kVectorColumns);
+  const int first =
+      (block_x() * kVectorWarps + warp()) * p.times * rows_at_a_time(w.cols / kVectorColumns);
   Family::with_format(w, [&](auto format) GPU_LAMBDA {
     using F = decltype(format);
-    multiply_rows<F, kN, kR, steps_of<F>(kSteps), true>(
-        w, up_weight, first, n_rows,
+    multiply_rows<F, kN, true>(
+        w, up_weight, first, p.times, n_rows,
         [&]() GPU_LAMBDA {
           wait_for_previous();
-          return bring_activations<F>(p.x, p.x_stride, n_rows, w.cols);
+          return bring_activations<F>(p.x, p.x_stride, n_rows, w.cols, {});
         },
         [&](int row, int n, float gate, float up) GPU_LAMBDA {
           gate += p.gate_bias == nullptr ? 0.0f : p.gate_bias[row];
@@ -112,15 +113,8 @@ GPU_INLINE void run_gated(const GatedParams& p, int n_rows) {
   });
 }
 
-GPU_INLINE DeviceWeight placed(DeviceWeight w, const FoundPlanes& planes) {
-  w.data = planes.data;
-  w.scales = planes.scales;
-  w.biases = planes.biases;
-  return w;
-}
-
 // Blocks: rows of weights, pairs and then rows of the shared expert.
-template <class Family, int kR, int kSteps>
+template <class Family>
 GPU_INLINE void run_gated_pairs(const ExpertPairsParams& p) {
   let_next_begin();
   const int pair = block_y();
@@ -133,18 +127,22 @@ GPU_INLINE void run_gated_pairs(const ExpertPairsParams& p) {
     gate = placed(p.gate, found.gate);
     up = placed(p.up, found.up);
   }
-  const int first =
-      (block_x() * kVectorWarps + warp()) * rows_of_warp<kR>(gate.cols / kVectorColumns);
-  const int block_rows = kVectorWarps * rows_of_warp<kR>(gate.cols / kVectorColumns);
+  const int warp_rows = p.times * rows_at_a_time(gate.cols / kVectorColumns);
+  const int first = (block_x() * kVectorWarps + warp()) * warp_rows;
+  const int block_rows = kVectorWarps * warp_rows;
   if (block_x() * block_rows >= gate.rows) return;
-  Family::with_format(gate, [&](auto format) GPU_LAMBDA {
+  const std::uintptr_t both =
+      reinterpret_cast<std::uintptr_t>(gate.data) | reinterpret_cast<std::uintptr_t>(up.data);
+  DeviceWeight kind = gate;
+  kind.data = reinterpret_cast<const unsigned char*>(both);
+  Family::with_format(kind, [&](auto format) GPU_LAMBDA {
     using F = decltype(format);
-    multiply_rows<F, 1, kR, steps_of<F>(kSteps), true>(
-        gate, up, first, 1,
+    multiply_rows<F, 1, true>(
+        gate, up, first, p.times, 1,
         [&]() GPU_LAMBDA {
           if (is_shared) wait_for_previous();
           const int row = is_shared ? pair - p.n_pairs : pair / p.top_k;
-          return bring_activations<F>(p.x + row * p.x_stride, p.x_stride, 1, gate.cols);
+          return bring_activations<F>(p.x + row * p.x_stride, p.x_stride, 1, gate.cols, {});
         },
         [&](int row, int, float g, float u) GPU_LAMBDA {
           if (is_shared) {
@@ -164,7 +162,7 @@ GPU_INLINE void run_gated_pairs(const ExpertPairsParams& p) {
   });
 }
 
-template <class Family, int kR, int kSteps>
+template <class Family>
 GPU_INLINE void run_down_pairs(const ExpertPairsParams& p) {
   let_next_begin();
   wait_for_previous();
@@ -173,15 +171,15 @@ GPU_INLINE void run_down_pairs(const ExpertPairsParams& p) {
   if (found.gate.data == nullptr) return;
   const DeviceWeight down = placed(p.down, found.down);
   const int first =
-      (block_x() * kVectorWarps + warp()) * rows_of_warp<kR>(down.cols / kVectorColumns);
+      (block_x() * kVectorWarps + warp()) * p.times * rows_at_a_time(down.cols / kVectorColumns);
   const std::int64_t of_expert = p.down_bias == nullptr ? 0 : std::int64_t{p.ids[pair]} * down.rows;
   Family::with_format(down, [&](auto format) GPU_LAMBDA {
     using F = decltype(format);
-    multiply_rows<F, 1, kR, steps_of<F>(kSteps), false>(
-        down, down, first, 1,
+    multiply_rows<F, 1, false>(
+        down, down, first, p.times, 1,
         [&]() GPU_LAMBDA {
           return bring_activations<F>(p.hidden + pair * p.hidden_stride, p.hidden_stride, 1,
-                                      down.cols);
+                                      down.cols, {});
         },
         [&](int row, int, float sum, float) GPU_LAMBDA {
           p.out[pair * p.out_stride + row] =
@@ -191,57 +189,58 @@ GPU_INLINE void run_down_pairs(const ExpertPairsParams& p) {
 }
 
 // Blocks: rows of weights, rows of activations. The columns of a row's experts are one long row of
-// chunks whose sums are multiplied with the weight of their expert; those of the shared expert
-// follow. Up to 8 bits, digits.
-template <class Family, int kR, int kSteps>
+// chunks, whose sums are multiplied with the weight of their expert; those of the shared expert
+// follow. The second half of a block's memory has the activations of the shared expert.
+template <class Family>
 GPU_INLINE void run_expert_sums(const ExpertSumsParams& p) {
   GPU_SHARED FoundPlanes planes[kMostSummed];
   let_next_begin();
   const int n = block_y(), first_pair = n * p.top_k;
   const int of_pair = p.down.cols / kVectorColumns, n_chunks = p.top_k * of_pair;
+  const auto pair_of = [&](int chunk) GPU_LAMBDA {  // exact: there are few chunks
+    return static_cast<int>((static_cast<float>(chunk) + 0.5f) * p.pairs_of_chunk);
+  };
   const int of_shared = p.shared_down.data == nullptr ? 0 : p.shared_down.cols / kVectorColumns;
-  int rows[kR];
-  const int first_row = (block_x() * kVectorWarps + warp()) * kR;
-  GPU_UNROLL
-  for (int r = 0; r < kR; ++r)
-    rows[r] = first_row + r < p.down.rows ? first_row + r : p.down.rows - 1;
-  float sums[kR][1] = {};
-
+  const int first_row = (block_x() * kVectorWarps + warp()) * p.times;
   wait_for_previous();
   if (thread() < p.top_k) planes[thread()] = p.found[first_pair + thread()].down;
+  const float gate = p.shared_gate == nullptr ? 1.0f : sigmoid(p.shared_gate[n]);
   sync();
-  Family::with_format(p.down, [&](auto format) GPU_LAMBDA {
+  DeviceWeight down = p.down;
+  std::uintptr_t places = 0;
+  for (int i = 0; i < p.top_k; ++i) places |= reinterpret_cast<std::uintptr_t>(planes[i].data);
+  down.data = reinterpret_cast<const unsigned char*>(places);
+  VectorMemory shared_memory;
+  CommonDigits::with_format(p.shared_down, [&](auto format) GPU_LAMBDA {
     using F = decltype(format);
-    constexpr int kBatch = steps_of<F>(kSteps);
-    std::uint32_t dwords[kBatch][kR][F::kBits];
-    ScaleAndOffset scales[kBatch][kR];
-    const auto load = [&](int first) GPU_LAMBDA {
-      GPU_UNROLL
-      for (int s = 0; s < kBatch; ++s) {
-        const int chunk = first + s * kWarp;
-        if (chunk >= n_chunks) continue;
-        const int pair = chunk / of_pair, local = chunk - pair * of_pair;
-        const DeviceWeight w = placed(p.down, planes[pair]);
-        GPU_UNROLL
-        for (int r = 0; r < kR; ++r) {
-          if (w.data != nullptr) {
-            load_dwords<F::kBits>(
-                w.data + rows[r] * w.row_bytes + std::int64_t{local} * 4 * F::kBits, dwords[s][r]);
-            scales[s][r] = chunk_scale<F>(w, rows[r], local);
-          } else {
-            GPU_UNROLL
-            for (int i = 0; i < F::kBits; ++i) dwords[s][r][i] = 0;
-            scales[s][r] = {0, 0};
-          }
-        }
-      }
+    shared_memory = vector_memory<F>(of_shared, 1, p.shared_offset);
+  });
+  Family::with_format(down, [&](auto format) GPU_LAMBDA {
+    using F = decltype(format);
+    constexpr int kSteps = F::kBits <= 4 ? 4 : 2;
+    Chunks<F, 1, kSteps> chunks;
+    const auto load = [&](int row, int first) GPU_LAMBDA {
+      const int rows[1] = {row < p.down.rows ? row : p.down.rows - 1};
+      chunks.load(p.down, rows, first, n_chunks, [&](int chunk) GPU_LAMBDA {
+        const int pair = pair_of(chunk);
+        return typename Chunks<F, 1, kSteps>::Place{
+            planes[pair], planes[pair].data == nullptr ? -1 : chunk - pair * of_pair};
+      });
     };
-    load(lane());
+    load(first_row, lane());
+    CommonDigits::with_format(p.shared_down, [&](auto shared_format) GPU_LAMBDA {
+      using S = decltype(shared_format);
+      put_row<S>(shared_memory, 0, of_shared, [&](int eight, float(&values)[8]) GPU_LAMBDA {
+        load_eight<true>(p.shared_hidden + n * p.shared_hidden_stride + 8 * eight, values);
+        return gate;
+      });
+    });
     const VectorMemory memory = vector_memory<F>(n_chunks, 1);
-    put_row<F>(memory, 0, [&](int eight, float(&values)[8]) GPU_LAMBDA {
-      const int chunk = eight / 4, pair = chunk / of_pair;
-      load_eight(p.hidden + (first_pair + pair) * p.hidden_stride + 8 * (eight - 4 * pair * of_pair),
-                 values);
+    put_row<F>(memory, 0, n_chunks, [&](int eight, float(&values)[8]) GPU_LAMBDA {
+      const int pair = pair_of(eight / 4);
+      load_eight<true>(
+          p.hidden + (first_pair + pair) * p.hidden_stride + 8 * (eight - 4 * pair * of_pair),
+          values);
       const bool is_there = planes[pair].data != nullptr;
       if (!is_there) {
         GPU_UNROLL
@@ -250,54 +249,35 @@ GPU_INLINE void run_expert_sums(const ExpertSumsParams& p) {
       return is_there ? p.weights[first_pair + pair] : 0.0f;
     });
     sync();
-    for (int first = lane(); first < n_chunks; first += kBatch * kWarp) {
-      if (first != lane()) load(first);
-      GPU_UNROLL
-      for (int s = 0; s < kBatch; ++s) {
-        const int chunk = first + s * kWarp;
-        if (chunk < n_chunks)
-          multiply_chunk<F, 1, kR>(p.down, rows, dwords[s], scales[s], chunk, memory, sums);
+    GPU_ROLLED
+    for (int row = first_row; row < first_row + p.times && row < p.down.rows; ++row) {
+      const int rows[1] = {row};
+      float sums[1][1] = {};
+      GPU_ROLLED
+      for (int first = lane(); first < n_chunks; first += kSteps * kWarp) {
+        if (row != first_row || first != lane()) load(row, first);
+        chunks.multiply(p.down, first, 1, memory, sums);
       }
+      CommonDigits::with_format(p.shared_down, [&](auto shared_format) GPU_LAMBDA {
+        using S = decltype(shared_format);
+        GPU_ROLLED
+        for (int first = lane(); first < of_shared; first += kWarp) {
+          Chunks<S, 1, 1> of_row;
+          of_row.load(p.shared_down, rows, first);
+          of_row.multiply(p.shared_down, first, 1, shared_memory, sums);
+        }
+      });
+      float sum = sums[0][0];
+      if (lane() == 0 && p.shared_bias != nullptr) sum += gate * p.shared_bias[row];
+      if (p.down_bias != nullptr && lane() < p.top_k && planes[lane()].data != nullptr)
+        sum += p.weights[first_pair + lane()] *
+               p.down_bias[std::int64_t{p.ids[first_pair + lane()]} * p.down.rows + row];
+      sum = warp_sum(sum);
+      if (lane() != 0) continue;
+      p.out[n * p.out_stride + row] = sum;
+      if (p.total != nullptr) p.total[n * p.total_stride + row] += sum;
     }
   });
-  if (of_shared > 0) {
-    Family::with_format(p.shared_down, [&](auto format) GPU_LAMBDA {
-      using F = decltype(format);
-      Chunks<F, kR, 1> chunks;
-      chunks.load(p.shared_down, rows, lane());
-      const float gate =
-          p.shared_gate == nullptr ? 1.0f : portable::sigmoid(p.shared_gate[n]);
-      sync();  // the memory is free
-      const VectorMemory memory = vector_memory<F>(of_shared, 1);
-      put_row<F>(memory, 0, [&](int eight, float(&values)[8]) GPU_LAMBDA {
-        load_eight(p.shared_hidden + n * p.shared_hidden_stride + 8 * eight, values);
-        return gate;
-      });
-      sync();
-      for (int first = lane(); first < of_shared; first += kWarp) {
-        if (first != lane()) chunks.load(p.shared_down, rows, first);
-        chunks.multiply(p.shared_down, rows, first, memory, sums);
-      }
-      if (p.shared_bias != nullptr && lane() == 0) {
-        GPU_UNROLL
-        for (int r = 0; r < kR; ++r) sums[r][0] += gate * p.shared_bias[rows[r]];
-      }
-    });
-  }
-  if (p.down_bias != nullptr && lane() < p.top_k && planes[lane()].data != nullptr) {
-    const std::int64_t of_expert = std::int64_t{p.ids[first_pair + lane()]} * p.down.rows;
-    GPU_UNROLL
-    for (int r = 0; r < kR; ++r)
-      sums[r][0] += p.weights[first_pair + lane()] * p.down_bias[of_expert + rows[r]];
-  }
-  GPU_UNROLL
-  for (int r = 0; r < kR; ++r) {
-    const float sum = warp_sum(sums[r][0]);
-    const int row = first_row + r;
-    if (lane() != 0 || row >= p.down.rows) continue;
-    p.out[n * p.out_stride + row] = sum;
-    if (p.total != nullptr) p.total[n * p.total_stride + row] += sum;
-  }
 }
 
 }  // namespace moeflux::gpu

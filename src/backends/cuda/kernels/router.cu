@@ -9,8 +9,9 @@ GPU_CODE_BEGIN
 namespace moeflux::gpu {
 namespace {
 
-inline float score(bool is_exact, bool is_sigmoid, float logit, float top) {
-  if (!is_exact) return is_sigmoid ? sigmoid(logit) : exp(logit - top);
+template <bool kIsExact>
+inline float score(bool is_sigmoid, float logit, float top) {
+  if constexpr (!kIsExact) return is_sigmoid ? sigmoid(logit) : exp(logit - top);
   return is_sigmoid ? portable::sigmoid(logit) : portable::exp(logit - top);
 }
 
@@ -24,7 +25,7 @@ inline std::uint32_t rank_of(float x) {
 constexpr std::uint32_t kTaken = 0;  // no rank: -inf has 0x007FFFFF
 
 // A warp chooses the experts of a row. Lane i has experts i, 32 + i, 64 + i, ..., kPerLane of them.
-template <int kPerLane>
+template <bool kIsExact, int kPerLane>
 GPU_INLINE void route_row(const RouteParams& p, int row) {
   const float* logits = p.logits + row * p.stride;
   const int n = p.n_experts;
@@ -42,7 +43,7 @@ GPU_INLINE void route_row(const RouteParams& p, int row) {
     GPU_UNROLL
     for (int i = 0; i < kPerLane; ++i) {
       const bool is_there = i * kWarp + lane() < n;
-      scores[i] = is_there ? score(p.is_exact, p.is_sigmoid, scores[i], top) : 0.0f;
+      scores[i] = is_there ? score<kIsExact>(p.is_sigmoid, scores[i], top) : 0.0f;
       sum += scores[i];
     }
     if (!p.is_sigmoid) {
@@ -104,9 +105,8 @@ GPU_INLINE void route_row(const RouteParams& p, int row) {
   GPU_UNROLL
   for (int i = 0; i < kPerLane; ++i)
     ranks[i] = i * kWarp + lane() < n ? rank_of(choice[i]) : kTaken;
-  std::int32_t* ids = p.ids + row * p.top_k;
-  float* weights = p.weights + row * p.top_k;
-  float all = 0, total = 1e-20f, most = 0;
+  float own_weight = 0;  // of slot lane()
+  int own_id = 0;
   for (int slot = 0; slot < p.top_k; ++slot) {
     std::uint32_t best = kTaken;
     GPU_UNROLL
@@ -125,48 +125,46 @@ GPU_INLINE void route_row(const RouteParams& p, int row) {
       own = scores[i];
     }
     own = shuffle(own, static_cast<int>(expert) % kWarp);
-    if (p.scores_chosen) {
-      if (slot == 0) most = own;  // without a correction the first is the largest
-      most = max(most, own);
-    }
-    if (lane() == 0) {
-      ids[slot] = static_cast<std::int32_t>(expert);
-      weights[slot] = own;
+    if (lane() == slot) {
+      own_weight = own;
+      own_id = static_cast<int>(expert);
     }
   }
-  sync_warp();
-  if (lane() != 0) return;
+  const bool is_slot = lane() < p.top_k;
   if (p.scores_chosen) {
-    for (int slot = 0; slot < p.top_k; ++slot)
-      all += weights[slot] = score(p.is_exact, p.is_sigmoid, weights[slot], most);
-    if (!p.is_sigmoid)
-      for (int slot = 0; slot < p.top_k; ++slot) weights[slot] /= all;
+    const float most = warp_max(is_slot ? own_weight : kNever);
+    own_weight = is_slot ? score<kIsExact>(p.is_sigmoid, own_weight, most) : 0.0f;
+    if (!p.is_sigmoid) own_weight /= warp_sum(own_weight);
   }
-  for (int slot = 0; slot < p.top_k; ++slot) total += weights[slot];
-  for (int slot = 0; slot < p.top_k; ++slot) {
-    if (p.normalize) weights[slot] /= total;
-    weights[slot] *= p.scale;
-    if (p.expert_scales != nullptr) weights[slot] *= p.expert_scales[ids[slot]];
-  }
+  if (p.normalize) own_weight /= warp_sum(own_weight) + 1e-20f;
+  own_weight *= p.scale;
+  if (!is_slot) return;
+  if (p.expert_scales != nullptr) own_weight *= p.expert_scales[own_id];
+  p.ids[row * p.top_k + lane()] = own_id;
+  p.weights[row * p.top_k + lane()] = own_weight;
 }
 
+template <bool kIsExact>
 GPU_INLINE void route_any(const RouteParams& p, int row) {
   if (p.n_experts <= 256)
-    route_row<8>(p, row);
+    route_row<kIsExact, 8>(p, row);
   else
-    route_row<kMostExperts / kWarp>(p, row);
+    route_row<kIsExact, kMostExperts / kWarp>(p, row);
 }
 
 }  // namespace
 
 // A warp for each row; blocks of one warp.
 GPU_KERNEL(route, RouteParams, 32) {
-  route_any(p, block_x());
+  route_any<false>(p, block_x());
+}
+GPU_KERNEL(route_exact, RouteParams, 32) {
+  route_any<true>(p, block_x());
 }
 
 // One block: a warp for each row, and then all look their experts up.
 GPU_KERNEL(route_and_find, RouteAndFindParams, 256) {
-  if (warp() < p.n_rows) route_any(p.route, warp());
+  if (warp() < p.n_rows) route_any<false>(p.route, warp());
   sync();
   find_pairs(p.find);
 }
@@ -180,7 +178,9 @@ GPU_KERNEL(combine, CombineParams, 256) {
   for (std::int64_t pair = row * p.top_k; pair < (row + 1) * p.top_k; ++pair)
     sum += p.weights[pair] * p.experts[pair * p.experts_stride + c];
   if (p.shared != nullptr) {
-    const float gate = p.shared_gate == nullptr ? 1.0f : portable::sigmoid(p.shared_gate[row]);
+    const float gate = p.shared_gate == nullptr ? 1.0f
+                       : p.is_exact             ? portable::sigmoid(p.shared_gate[row])
+                                                : sigmoid(p.shared_gate[row]);
     sum += gate * p.shared[row * p.shared_stride + c];
   }
   p.out[row * p.out_stride + c] = sum;

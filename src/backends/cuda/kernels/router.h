@@ -18,8 +18,8 @@ struct RouteParams {
   float* weights;
   std::int32_t n_experts, top_k, n_groups, top_groups;
   std::int32_t is_sigmoid, scores_chosen, normalize;
-  std::int32_t is_exact, unused;
   float scale;
+  std::int32_t unused;
 };
 
 struct RouteAndFindParams {
@@ -35,7 +35,7 @@ struct CombineParams {
   const float* shared_gate;  // null: the shared expert counts as it is
   float* out;
   std::int64_t experts_stride, shared_stride, out_stride;
-  std::int32_t d, top_k;
+  std::int32_t d, top_k, is_exact, unused;
 };
 
 }  // namespace moeflux::gpu

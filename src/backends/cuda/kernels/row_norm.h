@@ -22,7 +22,7 @@ GPU_INLINE float inverse_length(const float* x, int d, float eps, float* memory)
     }
   }
   const float mean = block_sum(squares, memory) / static_cast<float>(d);
-  return 1.0f / sqrt(mean + eps);
+  return inverse_sqrt(mean + eps);
 }
 
 }  // namespace moeflux::gpu

@@ -16,8 +16,11 @@ GPU_CODE_BEGIN
 namespace moeflux::gpu {
 
 // How a thread reads a chunk of a format: `kBits` dwords for its 32 numbers.
-template <Kind kOfKind, int kOfBits, bool kUsesDigits>
+template <Kind kOfKind, int kOfBits, bool kUsesDigits, bool kIsUsual = false>
 struct ChunkFormat {
+  // Codes and activations lie at multiples of 16 bytes, scales and biases have 16 bits and belong to
+  // a power of two of columns.
+  static constexpr bool kUsual = kIsUsual;
   static constexpr Kind kKind = kOfKind;
   static constexpr int kBits = kOfBits;
   static constexpr bool kDigits = kUsesDigits;
@@ -85,15 +88,17 @@ GPU_INLINE void put_chunk(const VectorMemory& memory, int row, int chunk, float 
   }
 }
 
-// Digits of four numbers as bytes.
+// Digits of four numbers as bytes: the lowest of each.
 GPU_INLINE std::uint32_t pack_bytes(int a, int b, int c, int d) {
-  return (static_cast<std::uint32_t>(a) & 0xFFu) | (static_cast<std::uint32_t>(b) & 0xFFu) << 8 |
-         (static_cast<std::uint32_t>(c) & 0xFFu) << 16 | static_cast<std::uint32_t>(d) << 24;
+  const std::uint32_t first = pick_bytes(static_cast<std::uint32_t>(a), static_cast<std::uint32_t>(b), 0x0040u);
+  const std::uint32_t second = pick_bytes(static_cast<std::uint32_t>(c), static_cast<std::uint32_t>(d), 0x0040u);
+  return pick_bytes(first, second, 0x5410u);
 }
 
 // Eight columns of a row.
+template <bool kIsAligned>
 GPU_INLINE void load_eight(const float* x, float (&values)[8]) {
-  if (reinterpret_cast<std::uintptr_t>(x) % 16 == 0) {
+  if constexpr (kIsAligned) {
     const auto* quads = reinterpret_cast<const FloatQuad*>(x);
     const FloatQuad a = quads[0], b = quads[1];
     values[0] = a.x, values[1] = a.y, values[2] = a.z, values[3] = a.w;
@@ -107,9 +112,14 @@ GPU_INLINE void load_eight(const float* x, float (&values)[8]) {
 // Columns of a row, in eights, as digits for codes of 4 or 8 bits: four threads of a warp a chunk.
 // `load(eight, values)` returns what the sums of their chunk are multiplied with.
 template <class F, class Load>
-GPU_INLINE void put_row(const VectorMemory& memory, int row, const Load& load) {
+GPU_INLINE void put_row(const VectorMemory& memory, int row, int n_chunks, const Load& load) {
   static_assert(F::kShifts && (F::kBits == 4 || F::kBits == 8));
-  const int n_eights = memory.n_chunks * 4;
+  const int n_eights = n_chunks * 4;
+  for (int chunk = n_chunks + thread(); chunk < memory.n_chunks; chunk += n_threads()) {
+    float* scales = memory.scales + 2 * (row * memory.n_chunks + chunk);
+    scales[0] = scales[1] = 0;  // what is multiplied there is no activation
+  }
+  GPU_ROLLED
   for (int base = warp() * kWarp; base < n_eights; base += n_threads()) {
     const int eight = base + lane();
     float values[8] = {}, factor = 1;
@@ -124,7 +134,7 @@ GPU_INLINE void put_row(const VectorMemory& memory, int row, const Load& load) {
     if (!is_finite) top = float_of(0x7F800000u);
     top = max(top, shuffle_xor(top, 1));
     top = max(top, shuffle_xor(top, 2));
-    const float per_unit = top > 0 ? 32512.0f / top : 0.0f;
+    const float per_unit = top > 0 ? 32512.0f * inverse(top) : 0.0f;
     int high[8], low[8], sum = 0;
     GPU_UNROLL
     for (int i = 0; i < 8; ++i) {
@@ -150,43 +160,62 @@ GPU_INLINE void put_row(const VectorMemory& memory, int row, const Load& load) {
     *reinterpret_cast<Pair*>(to + 2 * kWarp * 16) = pair(low);
     if (part != 0) continue;
     // Not a number stays one: what it is multiplied with is 0.
-    const float unit = factor * (top <= 3.4e38f ? top / 32512.0f : top - top);
+    const float unit = factor * (top <= 3.4e38f ? top * (1.0f / 32512.0f) : top - top);
     float* scales = memory.scales + 2 * (row * memory.n_chunks + chunk);
     scales[0] = unit;
     scales[1] = unit * static_cast<float>(sum);
   }
 }
 
-// The block's memory for rows of so many chunks.
+// The block's memory, from an offset on, for rows of so many chunks.
 template <class F>
-GPU_INLINE VectorMemory vector_memory(int n_chunks, int n_rows) {
+GPU_INLINE VectorMemory vector_memory(int n_chunks, int n_rows, int offset = 0) {
   VectorMemory memory;
+  if (F::kUsual) n_chunks = (n_chunks + 2 * kWarp - 1) / (2 * kWarp) * (2 * kWarp);
   memory.n_chunks = n_chunks;
   memory.row_bytes = value_bytes<F>(n_chunks);
-  memory.values = dynamic_shared();
+  memory.values = dynamic_shared() + offset;
   memory.scales = reinterpret_cast<float*>(memory.values + n_rows * memory.row_bytes);
   return memory;
 }
 
 template <class F>
-inline constexpr bool kTakesEights = F::kDigits && F::kShifts && F::kBits >= 4;
+inline constexpr bool kTakesEights = F::kDigits && F::kShifts && F::kBits >= 4;  // put_row()
 
+// Rows of activations, normed on the way where there is a norm: one block keeps what it yields.
 template <class F>
 GPU_INLINE VectorMemory bring_activations(const float* x, std::int64_t x_stride, int n_rows,
-                                          int n_cols) {
+                                          int n_cols, const VectorNorm& norm) {
   const VectorMemory memory = vector_memory<F>(n_cols / kVectorColumns, n_rows);
   if constexpr (kTakesEights<F>) {
+    GPU_SHARED float sums[kMostVectorRows][kWarp];
+    GPU_ROLLED
     for (int row = 0; row < n_rows; ++row) {
-      put_row<F>(memory, row, [&](int eight, float(&values)[8]) GPU_LAMBDA {
-        load_eight(x + row * x_stride + 8 * eight, values);
+      const float* from = x + row * x_stride;
+      float inverse = 1;
+      if (norm.out != nullptr) inverse = inverse_length(from, n_cols, norm.eps, sums[row]);
+      put_row<F>(memory, row, n_cols / kVectorColumns, [&](int eight, float(&values)[8]) GPU_LAMBDA {
+        load_eight<F::kUsual>(from + 8 * eight, values);
+        if (norm.out != nullptr) {
+          float weights[8];
+          load_eight<false>(norm.weight + 8 * eight, weights);
+          GPU_UNROLL
+          for (int i = 0; i < 8; ++i) values[i] = values[i] * inverse * weights[i];
+          if (block_x() == 0) {
+            GPU_UNROLL
+            for (int i = 0; i < 8; ++i) norm.out[row * norm.out_stride + 8 * eight + i] = values[i];
+          }
+        }
         return 1.0f;
       });
     }
     return memory;
   }
-  constexpr int kAhead = 8;  // chunks of a warp that are on their way together
+  constexpr int kAhead = 4;  // chunks of a warp that are on their way together
   const int n_warps = n_threads() / kWarp;
+  GPU_ROLLED
   for (int row = 0; row < n_rows; ++row) {
+    GPU_ROLLED
     for (int first = warp(); first < memory.n_chunks; first += kAhead * n_warps) {
       float of_chunks[kAhead];
       GPU_UNROLL
@@ -203,31 +232,6 @@ GPU_INLINE VectorMemory bring_activations(const float* x, std::int64_t x_stride,
           put_chunk<F>(memory, row, first + i * n_warps, of_chunks[i]);
       }
     }
-  }
-  return memory;
-}
-
-// The same of rows that are normed on the way. One block keeps them.
-template <class F>
-GPU_INLINE VectorMemory bring_normed(const float* x, std::int64_t x_stride, int n_rows, int n_cols,
-                                     const VectorNorm& norm) {
-  GPU_SHARED float sums[kMostVectorRows][kWarp];
-  const VectorMemory memory = vector_memory<F>(n_cols / kVectorColumns, n_rows);
-  for (int row = 0; row < n_rows; ++row) {
-    const float* from = x + row * x_stride;
-    const float inverse = inverse_length(from, n_cols, norm.eps, sums[row]);
-    put_row<F>(memory, row, [&](int eight, float(&values)[8]) GPU_LAMBDA {
-      float weights[8];
-      load_eight(from + 8 * eight, values);
-      load_eight(norm.weight + 8 * eight, weights);
-      GPU_UNROLL
-      for (int i = 0; i < 8; ++i) values[i] = values[i] * inverse * weights[i];
-      if (block_x() == 0) {
-        GPU_UNROLL
-        for (int i = 0; i < 8; ++i) norm.out[row * norm.out_stride + 8 * eight + i] = values[i];
-      }
-      return 1.0f;
-    });
   }
   return memory;
 }
@@ -275,19 +279,91 @@ GPU_INLINE int operand_of(const std::uint32_t (&dwords)[F::kBits], int operand) 
   }
 }
 
-// Scale and offset of a chunk for numbers as operand_of() has them.
+// What a chunk's scales are made from, as it is stored. It is asked for with the codes, and looked at
+// when all of them are on their way: who looks at once waits for each.
+struct StoredScale {
+  std::uint32_t scale, offset;  // of Fp4: the scales of both halves
+};
+
+template <class F, int kR, int kScaleBytes>
+GPU_INLINE void read_scales(const DeviceWeight& w, const unsigned char* scales,
+                            const unsigned char* biases, const int (&rows)[kR], int chunk,
+                            StoredScale (&out)[kR]) {
+  const auto stored = [](const unsigned char* plane, std::int64_t index) -> std::uint32_t {
+    if constexpr (kScaleBytes == 4) return reinterpret_cast<const std::uint32_t*>(plane)[index];
+    if constexpr (kScaleBytes == 2) return reinterpret_cast<const std::uint16_t*>(plane)[index];
+    return plane[index];
+  };
+  const int col = chunk * kVectorColumns;
+  GPU_UNROLL
+  for (int r = 0; r < kR; ++r) {
+    if constexpr (F::kKind == Kind::Affine) {
+      const int group = F::kUsual ? col >> (31 - count_leading_zeros(w.group)) : group_of(w, col);
+      const std::int64_t index = std::int64_t{rows[r]} * w.scales_per_row + group;
+      out[r].scale = stored(scales, index);
+      if constexpr (F::kUsual) {
+        out[r].offset = stored(biases, index);
+        continue;
+      }
+      out[r].offset = w.zero == Zero::Bias        ? stored(biases, index)
+                      : w.zero == Zero::ZeroPoint ? biases[index]
+                                                  : 0u;
+    } else if constexpr (F::kKind == Kind::Fp4) {
+      const std::int64_t first = std::int64_t{rows[r]} * w.scales_per_row;
+      out[r].scale = stored(scales, first + col / w.group);
+      out[r].offset = stored(scales, first + (col + kVectorColumns / 2) / w.group);
+    } else if constexpr (F::kKind == Kind::Fp8Block) {
+      out[r].scale = stored(scales, std::int64_t{(rows[r] + w.block_row0) / w.block_rows} *
+                                            w.scales_per_row +
+                                        col / w.group);
+    }
+  }
+}
+
+// Scale and offset of a chunk for numbers as operand_of() has them; of Fp4 the scales of its halves.
 template <class F>
-GPU_INLINE ScaleAndOffset chunk_scale(const DeviceWeight& w, int row, int chunk) {
-  ScaleAndOffset s = aligned_scale_at<F::kKind>(w, row, chunk * kVectorColumns);
-  if constexpr (F::kDigits && F::kKind == Kind::Affine && F::kBits == 8) s.offset += 128 * s.scale;
-  if constexpr (F::kDigits && F::kKind == Kind::Fp4) s.scale *= 0.5f;
-  return s;
+GPU_INLINE ScaleAndOffset chunk_scale(const DeviceWeight& w, const StoredScale& stored,
+                                      float of_all) {
+  const auto value = [&](std::uint32_t bits) {
+    return w.scale_type == ScaleType::F32    ? float_of(bits)
+           : w.scale_type == ScaleType::F16  ? from_half(static_cast<std::uint16_t>(bits))
+           : w.scale_type == ScaleType::BF16 ? from_bfloat(static_cast<std::uint16_t>(bits))
+           : w.scale_type == ScaleType::E8M0 ? decode_e8m0(bits)
+                                             : decode_e4m3(bits);
+  };
+  if constexpr (F::kKind == Kind::Affine) {
+    const auto float_value = [&](std::uint32_t bits) {
+      return !F::kUsual && w.scale_type == ScaleType::F32 ? float_of(bits)
+             : w.scale_type == ScaleType::F16 ? from_half(static_cast<std::uint16_t>(bits))
+                                              : from_bfloat(static_cast<std::uint16_t>(bits));
+    };
+    ScaleAndOffset s;
+    s.scale = float_value(stored.scale);
+    if (F::kUsual || w.zero == Zero::Bias) {
+      s.offset = float_value(stored.offset);
+    } else {
+      const int zero = w.zero == Zero::MidCode ? 1 << (w.bits - 1) : static_cast<int>(stored.offset);
+      s.offset = -s.scale * static_cast<float>(zero);
+    }
+    if constexpr (F::kDigits && F::kBits == 8) s.offset += 128 * s.scale;
+    return s;
+  } else if constexpr (F::kKind == Kind::Fp4) {
+    const auto scaled = [&](std::uint32_t bits) {
+      float scale = value(bits);
+      if (w.has_tensor_scale) scale = w.tensor_scale_divides ? scale / of_all : scale * of_all;
+      return F::kDigits ? 0.5f * scale : scale;
+    };
+    return {scaled(stored.scale), scaled(stored.offset)};
+  } else if constexpr (F::kKind == Kind::Fp8Block) {
+    return {value(stored.scale), 0};
+  } else {
+    return {1, 0};
+  }
 }
 
 // sums[r][n] += weights of rows[r] in a chunk, already read, times row n of the activations.
 template <class F, int kN, int kR>
-GPU_INLINE void multiply_chunk(const DeviceWeight& w, const int (&rows)[kR],
-                               const std::uint32_t (&dwords)[kR][F::kBits],
+GPU_INLINE void multiply_chunk(const std::uint32_t (&dwords)[kR][F::kBits],
                                const ScaleAndOffset (&scales)[kR], int chunk,
                                const VectorMemory& memory, float (&sums)[kR][kN]) {
   const int step = chunk / kWarp, owner = chunk % kWarp;
@@ -316,11 +392,7 @@ GPU_INLINE void multiply_chunk(const DeviceWeight& w, const int (&rows)[kR],
       if constexpr (kHalves) {
         GPU_UNROLL
         for (int r = 0; r < kR; ++r) {
-          const float scale =
-              half == 0 || w.group % kVectorColumns == 0
-                  ? scales[r].scale
-                  : 0.5f *
-                        aligned_scale_at<F::kKind>(w, rows[r], chunk * kVectorColumns + 16).scale;
+          const float scale = half == 0 ? scales[r].scale : scales[r].offset;
           GPU_UNROLL
           for (int n = 0; n < kN; ++n) {
             const float unit = memory.scales[2 * (n * memory.n_chunks + chunk)];
@@ -360,17 +432,15 @@ GPU_INLINE void multiply_chunk(const DeviceWeight& w, const int (&rows)[kR],
         }
       }
       if constexpr (F::kKind == Kind::Fp4) {
-        if (i == 3 && w.group % kVectorColumns != 0) {  // a group of 16 ends
+        if (i == 3) {  // groups of 16 end here
           GPU_UNROLL
           for (int r = 0; r < kR; ++r) {
-            const float other =
-                aligned_scale_at<F::kKind>(w, rows[r], chunk * kVectorColumns + 16).scale;
             GPU_UNROLL
             for (int n = 0; n < kN; ++n) {
               sums[r][n] += units[r] * products[r][n];
               products[r][n] = 0;
             }
-            units[r] = other;
+            units[r] = scales[r].offset;
           }
         }
       }
@@ -380,101 +450,321 @@ GPU_INLINE void multiply_chunk(const DeviceWeight& w, const int (&rows)[kR],
       const float sum = memory.scales[2 * (n * memory.n_chunks + chunk) + 1];
       GPU_UNROLL
       for (int r = 0; r < kR; ++r)
-        sums[r][n] += units[r] * products[r][n] + scales[r].offset * sum;
+        sums[r][n] += units[r] * products[r][n] +
+                      (F::kKind == Kind::Fp4 ? 0.0f : scales[r].offset * sum);
     }
   }
 }
 
-// A thread's chunks of some rows of a matrix, as they are stored: chunks first, first + kWarp, ...
+template <bool kValue>
+struct Says {
+  static constexpr bool kSays = kValue;
+};
+template <int kValue>
+struct ScaleBytes {
+  static constexpr int kBytes = kValue;
+};
+
+// Bytes of a stored scale.
+inline int scale_bytes(const DeviceWeight& w) {
+  return w.scale_type == ScaleType::F32                                  ? 4
+         : w.scale_type == ScaleType::F16 || w.scale_type == ScaleType::BF16 ? 2
+                                                                             : 1;
+}
+
+// A thread's chunks of some rows of matrices of one format, as they are stored: chunks first,
+// first + kWarp, ... of `n_chunks`. `place(chunk)` says where: planes, and the chunk there.
 template <class F, int kR, int kSteps>
 struct Chunks {
   std::uint32_t dwords[kSteps][kR][F::kBits];
-  ScaleAndOffset scales[kSteps][kR];
+  StoredScale scales[kSteps][kR];
 
-  GPU_INLINE void load(const DeviceWeight& w, const int (&rows)[kR], int first) {
-    const int n_chunks = w.cols / kVectorColumns;
+  struct Place {
+    FoundPlanes planes;
+    int chunk;  // -1: there is none
+  };
+  template <class PlaceOf>
+  GPU_INLINE void load(const DeviceWeight& w, const int (&rows)[kR], int first, int n_chunks,
+                       const PlaceOf& place) {
+    Place places[kSteps];
     GPU_UNROLL
     for (int s = 0; s < kSteps; ++s) {
       const int chunk = first + s * kWarp;
-      if (chunk >= n_chunks) continue;
+      places[s] = chunk < n_chunks ? place(chunk) : Place{{nullptr, nullptr, nullptr}, -1};
+    }
+    const auto read_codes = [&](auto in_quads) GPU_LAMBDA {
       GPU_UNROLL
-      for (int r = 0; r < kR; ++r)
-        load_dwords<F::kBits>(w.data + rows[r] * w.row_bytes + std::int64_t{chunk} * 4 * F::kBits,
-                              dwords[s][r]);
+      for (int s = 0; s < kSteps; ++s) {
+        if (places[s].chunk < 0) continue;
+        GPU_UNROLL
+        for (int r = 0; r < kR; ++r) {
+          const unsigned char* at = places[s].planes.data + rows[r] * w.row_bytes +
+                                    std::int64_t{places[s].chunk} * 4 * F::kBits;
+          if constexpr (decltype(in_quads)::kSays) {
+            GPU_UNROLL
+            for (int i = 0; i < F::kBits / 4; ++i) {
+              const Quad quad = reinterpret_cast<const Quad*>(at)[i];
+              dwords[s][r][4 * i] = quad.x;
+              dwords[s][r][4 * i + 1] = quad.y;
+              dwords[s][r][4 * i + 2] = quad.z;
+              dwords[s][r][4 * i + 3] = quad.w;
+            }
+          } else {
+            GPU_UNROLL
+            for (int i = 0; i < F::kBits; ++i)
+              dwords[s][r][i] = reinterpret_cast<const std::uint32_t*>(at)[i];
+          }
+        }
+      }
+    };
+    bool in_quads = w.row_bytes % 16 == 0;
+    GPU_UNROLL
+    for (int s = 0; s < kSteps; ++s)
+      in_quads = in_quads && reinterpret_cast<std::uintptr_t>(places[s].planes.data) % 16 == 0;
+    if constexpr (F::kUsual) {
+      read_codes(Says<true>());
+    } else if constexpr (F::kBits % 4 == 0) {
+      if (in_quads)
+        read_codes(Says<true>());
+      else
+        read_codes(Says<false>());
+    } else {
+      read_codes(Says<false>());
+    }
+    const auto read_all_scales = [&](auto bytes) GPU_LAMBDA {
+      GPU_UNROLL
+      for (int s = 0; s < kSteps; ++s) {
+        if (places[s].chunk >= 0)
+          read_scales<F, kR, decltype(bytes)::kBytes>(w, places[s].planes.scales,
+                                                      places[s].planes.biases, rows,
+                                                      places[s].chunk, scales[s]);
+      }
+    };
+    if constexpr (F::kUsual) {
+      read_all_scales(ScaleBytes<2>());
+    } else if constexpr (F::kKind == Kind::Affine || F::kKind == Kind::Fp8Block ||
+                         F::kKind == Kind::Fp4) {
+      const int bytes = scale_bytes(w);
+      if (F::kKind != Kind::Fp4 && bytes == 2)
+        read_all_scales(ScaleBytes<2>());
+      else if (F::kKind != Kind::Fp4 && bytes == 4)
+        read_all_scales(ScaleBytes<4>());
+      else
+        read_all_scales(ScaleBytes<1>());
     }
     GPU_UNROLL
-    for (int s = 0; s < kSteps; ++s) {
-      const int chunk = first + s * kWarp;
-      if (chunk >= n_chunks) continue;
+    for (int s = 0; s < kSteps; ++s) {  // of what is not there: zeros
+      if (places[s].chunk >= 0) continue;
       GPU_UNROLL
-      for (int r = 0; r < kR; ++r) scales[s][r] = chunk_scale<F>(w, rows[r], chunk);
+      for (int r = 0; r < kR; ++r) {
+        GPU_UNROLL
+        for (int i = 0; i < F::kBits; ++i) dwords[s][r][i] = 0;
+        scales[s][r] = {0, 0};
+      }
     }
   }
+  GPU_INLINE void load(const DeviceWeight& w, const int (&rows)[kR], int first) {
+    load(w, rows, first, w.cols / kVectorColumns, [&](int chunk) GPU_LAMBDA {
+      return Place{{w.data, w.scales, w.biases}, chunk};
+    });
+  }
 
+  // `of_all`: the scale of the whole matrix, where it has one (tensor_scale()).
   template <int kN>
-  GPU_INLINE void multiply(const DeviceWeight& w, const int (&rows)[kR], int first,
+  GPU_INLINE void multiply(const DeviceWeight& w, int first, float of_all,
                            const VectorMemory& memory, float (&sums)[kR][kN]) const {
     GPU_UNROLL
     for (int s = 0; s < kSteps; ++s) {
       const int chunk = first + s * kWarp;
-      if (chunk < memory.n_chunks)
-        multiply_chunk<F, kN, kR>(w, rows, dwords[s], scales[s], chunk, memory, sums);
+      if (chunk >= memory.n_chunks) continue;
+      ScaleAndOffset values[kR];
+      GPU_UNROLL
+      for (int r = 0; r < kR; ++r) values[r] = chunk_scale<F>(w, scales[s][r], of_all);
+      multiply_chunk<F, kN, kR>(dwords[s], values, chunk, memory, sums);
     }
   }
 };
 
+template <class F>
+GPU_INLINE float tensor_scale(const DeviceWeight& w) {
+  if constexpr (F::kKind == Kind::Fp4) {
+    if (w.has_tensor_scale) return *reinterpret_cast<const float*>(w.biases);
+  }
+  return 1;
+}
+
 // Threads of a warp that share a row of weights: a power of two.
 GPU_INLINE int sharers(int n_chunks) {
-  int n = 1;
-  while (n < n_chunks && n < kWarp) n *= 2;
-  return n;
+  return n_chunks >= kWarp ? kWarp : n_chunks <= 1 ? 1 : 1 << (32 - count_leading_zeros(n_chunks - 1));
 }
 
-// Rows of weights that a warp takes.
-template <int kR>
-GPU_INLINE int rows_of_warp(int n_chunks) {
-  return kR * (kWarp / sharers(n_chunks));
+// Rows of weights that a warp takes at a time.
+GPU_INLINE int rows_at_a_time(int n_chunks) {
+  return kWarp >> (31 - count_leading_zeros(sharers(n_chunks)));
 }
 
-// The warp's rows, of one matrix or of two of the same shape, times the activations: for each of
-// its rows `emit(row, n, sum, sum of the second matrix)` by one thread. `before` runs when the
-// first weights are on their way, and brings the activations.
-template <class F, int kN, int kR, int kSteps, bool kTwo, class Before, class Emit>
-GPU_INLINE void multiply_rows(const DeviceWeight& a, const DeviceWeight& b, int first_row,
-                              int n_rows, const Before& before, const Emit& emit) {
-  const int n_chunks = a.cols / kVectorColumns, n_sharers = sharers(n_chunks);
-  const int part = lane() % n_sharers, group = lane() / n_sharers;
-  int rows[kR];
-  GPU_UNROLL
-  for (int r = 0; r < kR; ++r) {
-    const int row = first_row + group * kR + r;
-    rows[r] = row < a.rows ? row : a.rows - 1;
+template <class F, int kSteps>
+struct UsualChunks;
+template <class F, int kSteps, bool kUsual = F::kUsual>
+struct ChunksOf {
+  using Type = Chunks<F, 1, kSteps>;
+};
+template <class F, int kSteps>
+struct ChunksOf<F, kSteps, true> {
+  using Type = UsualChunks<F, kSteps>;
+};
+
+// Rows of weights in usual places: of each lane's chunks the codes and scales.
+template <class F, int kSteps>
+struct UsualChunks {
+  static constexpr int kQuads = F::kBits / 4;  // of a chunk
+  Quad codes[kSteps][kQuads];
+  std::uint32_t scales[kSteps], biases[kSteps];
+
+  // Beyond the last chunk that one again: activations have zeros there.
+  GPU_INLINE void load(const DeviceWeight& w, int row, int first, int last, int group_shift) {
+    const unsigned char* codes_of_row = w.data + std::int64_t{row} * static_cast<int>(w.row_bytes);
+    const std::int64_t of_row = std::int64_t{row} * w.scales_per_row;
+    GPU_UNROLL
+    for (int s = 0; s < kSteps; ++s) {
+      const int chunk = first + s * kWarp < last ? first + s * kWarp : last;
+      GPU_UNROLL
+      for (int i = 0; i < kQuads; ++i)
+        codes[s][i] = load_constants(codes_of_row + (chunk * kQuads + i) * 16);
+    }
+    GPU_UNROLL
+    for (int s = 0; s < kSteps; ++s) {
+      const int chunk = first + s * kWarp < last ? first + s * kWarp : last;
+      const std::int64_t index = of_row + (chunk >> group_shift);
+      scales[s] = load_16_constant_bits(w.scales + 2 * index);
+      biases[s] = load_16_constant_bits(w.biases + 2 * index);
+    }
   }
-  Chunks<F, kR, kSteps> of_a, of_b;
-  of_a.load(a, rows, part);
-  if constexpr (kTwo) of_b.load(b, rows, part);
+
+  // values: of this lane's first chunk; units: scale and sum of it.
+  template <int kN>
+  GPU_INLINE void multiply(bool is_half, const unsigned char* values, std::int64_t row_bytes,
+                           const float* units, int units_of_row, float (&sums)[kN]) const {
+    GPU_UNROLL
+    for (int s = 0; s < kSteps; ++s) {
+      float scale = from_bfloat(static_cast<std::uint16_t>(scales[s]));
+      float offset = from_bfloat(static_cast<std::uint16_t>(biases[s]));
+      if (is_half) {
+        scale = from_half(static_cast<std::uint16_t>(scales[s]));
+        offset = from_half(static_cast<std::uint16_t>(biases[s]));
+      }
+      if constexpr (F::kBits == 8) offset += 128 * scale;
+      int high[kN] = {}, low[kN] = {};
+      GPU_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        GPU_UNROLL
+        for (int n = 0; n < kN; ++n) {
+          const unsigned char* at = values + n * row_bytes + s * kStepBytes + half * kWarp * 16;
+          const Quad h = *reinterpret_cast<const Quad*>(at);
+          const Quad l = *reinterpret_cast<const Quad*>(at + 2 * kWarp * 16);
+          const std::uint32_t highs[4] = {h.x, h.y, h.z, h.w}, lows[4] = {l.x, l.y, l.z, l.w};
+          GPU_UNROLL
+          for (int i = 0; i < 4; ++i) {
+            const int operand = operand_at(s, 4 * half + i);
+            high[n] = dot4(operand, static_cast<int>(highs[i]), high[n]);
+            low[n] = dot4(operand, static_cast<int>(lows[i]), low[n]);
+          }
+        }
+      }
+      GPU_UNROLL
+      for (int n = 0; n < kN; ++n) {
+        const FloatPair unit =
+            *reinterpret_cast<const FloatPair*>(units + n * units_of_row + 2 * s * kWarp);
+        sums[n] +=
+            scale * unit.x * static_cast<float>(high[n] * 256 + low[n]) + offset * unit.y;
+      }
+    }
+  }
+
+ private:
+  static constexpr int kStepBytes = 4 * kWarp * 16;
+
+  // operand_of() of these codes.
+  GPU_INLINE int operand_at(int s, int operand) const {
+    const Quad quad = codes[s][F::kBits == 4 ? 0 : operand / 4];
+    const int dword = F::kBits == 4 ? operand / 2 : operand % 4;
+    const std::uint32_t bits = dword == 0 ? quad.x : dword == 1 ? quad.y : dword == 2 ? quad.z : quad.w;
+    return F::kBits == 4 ? static_cast<int>(bits >> (operand % 2 * 4) & 0x0F0F0F0Fu)
+                         : static_cast<int>(bits ^ 0x80808080u);
+  }
+};
+
+// A warp's rows, from first_row on `times` times as many as it takes at a time, of one matrix or of
+// two of the same shape, times the activations: for each row `emit(row, n, sum, sum of the second
+// matrix)` by one thread. `before` runs when the first weights are on their way, and brings the
+// activations. While some are multiplied the next are on their way.
+//
+// The loop is short on purpose: a kernel runs for microseconds, in which its instructions have to
+// come from memory as well.
+template <class F, int kN, bool kTwo, class Before, class Emit>
+GPU_INLINE void multiply_rows(const DeviceWeight& a, const DeviceWeight& b, int first_row,
+                              int times, int n_rows, const Before& before, const Emit& emit) {
+  constexpr int kSteps = F::kBits <= 4 ? 2 : 1, kAtOnce = kSteps * kWarp;
+  const int n_chunks = a.cols / kVectorColumns, n_sharers = sharers(n_chunks);
+  const int part = lane() & (n_sharers - 1);
+  const int shift = 31 - count_leading_zeros(n_sharers), at_a_time = kWarp >> shift;
+  int row = first_row + (lane() >> shift), first = part;
+  const int group_shift = F::kUsual ? 31 - count_leading_zeros(a.group / kVectorColumns) : 0;
+  using Weights = typename ChunksOf<F, kSteps>::Type;
+  Weights next_a, next_b;
+  const auto load_next = [&]() GPU_LAMBDA {
+    const int at = row < a.rows ? row : a.rows - 1;
+    if constexpr (F::kUsual) {
+      next_a.load(a, at, first, n_chunks - 1, group_shift);
+      if constexpr (kTwo) next_b.load(b, at, first, n_chunks - 1, group_shift);
+    } else {
+      const int rows[1] = {at};
+      next_a.load(a, rows, first);
+      if constexpr (kTwo) next_b.load(b, rows, first);
+    }
+  };
+  load_next();
+  const float all_of_a = tensor_scale<F>(a), all_of_b = kTwo ? tensor_scale<F>(b) : 1.0f;
   const VectorMemory memory = before();
   sync();
-  float sums_a[kR][kN] = {}, sums_b[kR][kN] = {};
-  for (int first = part; first < n_chunks; first += kSteps * kWarp) {
-    if (first != part) {
-      of_a.load(a, rows, first);
-      if constexpr (kTwo) of_b.load(b, rows, first);
+  float sums_a[1][kN] = {}, sums_b[1][kN] = {};
+  const unsigned char* values = memory.values + part * 16;
+  const float* units = memory.scales + 2 * part;
+  const bool is_half = a.scale_type == ScaleType::F16;
+  GPU_ROLLED
+  for (int left = times * ((n_chunks + kAtOnce - 1) / kAtOnce); left > 0; --left) {
+    const Weights of_a = next_a, of_b = next_b;
+    const int own_row = row, own_first = first;
+    first += kAtOnce;
+    const bool ends = first - part >= n_chunks;
+    if (ends) {
+      row += at_a_time;
+      first = part;
     }
-    of_a.multiply(a, rows, first, memory, sums_a);
-    if constexpr (kTwo) of_b.multiply(b, rows, first, memory, sums_b);
-  }
-  GPU_UNROLL
-  for (int r = 0; r < kR; ++r) {
+    if (left > 1) load_next();
+    if constexpr (F::kUsual) {
+      const int batch = own_first - part;
+      of_a.multiply(is_half, values + batch * 64, memory.row_bytes, units + 2 * batch,
+                    2 * memory.n_chunks, sums_a[0]);
+      if constexpr (kTwo)
+        of_b.multiply(is_half, values + batch * 64, memory.row_bytes, units + 2 * batch,
+                      2 * memory.n_chunks, sums_b[0]);
+    } else {
+      of_a.multiply(a, own_first, all_of_a, memory, sums_a);
+      if constexpr (kTwo) of_b.multiply(b, own_first, all_of_b, memory, sums_b);
+    }
+    if (!ends) continue;
     GPU_UNROLL
     for (int n = 0; n < kN; ++n) {
-      float sum = sums_a[r][n], second = sums_b[r][n];
-      for (int mask = n_sharers / 2; mask > 0; mask /= 2) {
+      float sum = sums_a[0][n], second = sums_b[0][n];
+      GPU_UNROLL
+      for (int mask = kWarp / 2; mask > 0; mask /= 2) {
+        if (mask >= n_sharers) continue;
         sum += shuffle_xor(sum, mask);
         if constexpr (kTwo) second += shuffle_xor(second, mask);
       }
-      const int row = first_row + group * kR + r;
-      if (part == 0 && row < a.rows && n < n_rows) emit(row, n, sum, second);
+      if (part == 0 && own_row < a.rows && n < n_rows) emit(own_row, n, sum, second);
+      sums_a[0][n] = sums_b[0][n] = 0;
     }
   }
 }

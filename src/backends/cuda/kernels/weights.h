@@ -134,46 +134,11 @@ inline float weight_at(const DeviceWeight& w, int row, int col) {
   return s.scale * number_at(w, row, col) + s.offset;
 }
 
-// A scale that is a float, at an address that is a multiple of its size.
-inline float load_aligned_scale(const unsigned char* plane, ScaleType type, std::int64_t index) {
-  if (type == ScaleType::F32) return reinterpret_cast<const float*>(plane)[index];
-  const std::uint16_t half = reinterpret_cast<const std::uint16_t*>(plane)[index];
-  return type == ScaleType::F16 ? from_half(half) : from_bfloat(half);
-}
-// scale_at() for planes that are aligned (is_aligned() in few_rows.cpp).
 inline int group_of(const DeviceWeight& w, int col) {  // a division takes many times as long
   if (w.group == 64) return col >> 6;
   if (w.group == 32) return col >> 5;
   return w.group == 128 ? col >> 7 : col / w.group;
 }
-template <Kind kKind>
-inline ScaleAndOffset aligned_scale_at(const DeviceWeight& w, int row, int col) {
-  if constexpr (kKind == Kind::Affine) {
-    const std::int64_t index = std::int64_t{row} * w.scales_per_row + group_of(w, col);
-    const float scale = load_aligned_scale(w.scales, w.scale_type, index);
-    if (w.zero == Zero::Bias) return {scale, load_aligned_scale(w.biases, w.scale_type, index)};
-    const int zero = w.zero == Zero::MidCode ? 1 << (w.bits - 1) : w.biases[index];
-    return {scale, -scale * static_cast<float>(zero)};
-  } else if constexpr (kKind == Kind::Fp4) {
-    const std::int64_t index = std::int64_t{row} * w.scales_per_row + col / w.group;
-    float scale = w.scale_type == ScaleType::E8M0 ? decode_e8m0(w.scales[index])
-                                                  : decode_e4m3(w.scales[index]);
-    if (w.has_tensor_scale) {
-      const float of_all = *reinterpret_cast<const float*>(w.biases);
-      scale = w.tensor_scale_divides ? scale / of_all : scale * of_all;
-    }
-    return {scale, 0};
-  } else if constexpr (kKind == Kind::Fp8Block) {
-    const std::int64_t index =
-        std::int64_t{(row + w.block_row0) / w.block_rows} * w.scales_per_row + col / w.group;
-    return {w.scale_type == ScaleType::E8M0 ? decode_e8m0(w.scales[index])
-                                            : load_aligned_scale(w.scales, w.scale_type, index),
-            0};
-  } else {
-    return {1, 0};
-  }
-}
-
 // Numbers of a chunk, from the dwords they are packed in.
 template <Kind kKind, int kBits>
 inline float number_of(const std::uint32_t (&dwords)[kBits], int i) {
