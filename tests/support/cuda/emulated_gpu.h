@@ -169,7 +169,6 @@ void load_matrices_transposed(std::uint32_t (&out)[4], const void* row);
 void copy_16(void* shared, const void* from);
 void copy_up_to_16(void* shared, const void* from, int bytes);
 void close_copies();
-inline void prefetch(const void*) {}
 void await_copies_under_way(int n);
 template <int kUnderWay>
 void await_copies() {

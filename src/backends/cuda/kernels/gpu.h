@@ -220,10 +220,6 @@ inline void copy_up_to_16(void* shared, const void* from, int bytes) {
 inline void close_copies() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
-// Asks for a line of 128 bytes that will be read later.
-inline void prefetch(const void* at) {
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
-}
 template <int kUnderWay>
 inline void await_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kUnderWay) : "memory");
