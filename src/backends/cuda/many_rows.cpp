@@ -235,9 +235,9 @@ void CudaBackend::product(gpu::ProductParams& p, std::int64_t most_rows, std::in
     while (!is_direct && p.tiles == nullptr && p.rows_per_tile > 32 &&
            columns * pieces(most_rows, p.rows_per_tile) < enough)
       p.rows_per_tile /= 2;
-    launch(!is_direct ? kernel_name(p)
-           : is_fine  ? "direct_product_4_fine"
-                      : "direct_product_4",
+    launch(!is_direct       ? kernel_name(p)
+           : p.n_parts == 2 ? "direct_product_4_fine"
+                            : "direct_product_4",
            p,
            {.x = columns,
             .y = pieces(most_rows, p.rows_per_tile),
