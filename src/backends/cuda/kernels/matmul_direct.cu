@@ -145,9 +145,9 @@ class CodeReader {
       }
     }
   }
-  GPU_INLINE Quad codes(int block, int j) const {
-    return *reinterpret_cast<const Quad*>(to_ + block % kDirectCodeStages * kStageOfCodes +
-                                          j * (kWarp * 16));
+  GPU_INLINE Pair codes(int step, int j) const {  // half of those of a block
+    return *reinterpret_cast<const Pair*>(to_ + step / 2 % kDirectCodeStages * kStageOfCodes +
+                                          j * (kWarp * 16) + step % 2 * 8);
   }
 
  private:
@@ -176,10 +176,6 @@ GPU_INLINE void open_codes(std::uint32_t dword, int pair, std::uint32_t scales,
                           kSixteenth = 0x2C002C00u;
   out[0] = scale_halves(add_halves(low, kMinus1032), scales);
   out[1] = scale_halves(multiply_add_halves(high, kSixteenth, kMinus72), scales);
-}
-
-GPU_INLINE std::uint32_t quad_at(const Quad& quad, int i) {
-  return i == 0 ? quad.x : i == 1 ? quad.y : i == 2 ? quad.z : quad.w;
 }
 
 // Eight neighbouring columns of a row of sums.
@@ -320,9 +316,9 @@ GPU_INLINE void direct_product(const ProductParams& p) {
     };
     int stage = 0;
     GPU_ROLLED
-    for (int block = 0; block < n_blocks; ++block) {
-      const int of_groups = block % blocks_of_groups * kDirectDepth;
-      if (of_groups == 0) {
+    for (int step = 0; step < n_steps; ++step) {
+      const int block = step / 2, of_groups = block % blocks_of_groups * kDirectDepth;
+      if (of_groups == 0 && step % 2 == 0) {
         const int first_group = block * kDirectDepth >> group_shift;
         if (block > 0) {
           sync();
@@ -341,49 +337,45 @@ GPU_INLINE void direct_product(const ProductParams& p) {
         add_offsets(left < kDirectGroups ? left : kDirectGroups);
         multiply_sums(p.unit);
       }
+      await_copies<kStages - 2>();
+      sync();
+      // Awaited with the first step of that block.
+      if (step % 2 == 3 - kStages) reader.copy(block + 1);
+      copy(step + kStages - 1, stage == 0 ? kStages - 1 : stage - 1);
       std::uint32_t scales[kTiles];
-      Quad codes[kTiles];
+      Pair codes[kTiles];
+      const int group = (of_groups + lane() % 4 * 32) >> group_shift;
       GPU_UNROLL
-      for (int half = 0; half < 2; ++half) {
-        await_copies<kStages - 2>();
-        sync();
-        if (half == 3 - kStages) reader.copy(block + 1);  // awaited with that block's first step
-        copy(2 * block + half + kStages - 1, stage == 0 ? kStages - 1 : stage - 1);
-        if (half == 0) {
-          const int group = (of_groups + lane() % 4 * 32) >> group_shift;
-          GPU_UNROLL
-          for (int j = 0; j < kTiles; ++j) {
-            const std::uint32_t both = table[group * kDirectGroupStride + column_of(lane() / 4, j)];
-            scales[j] = pick_bytes(both, both, 0x1010);
-            codes[j] = reader.codes(block, j);
-          }
-        }
-        const unsigned char* a = activations + stage * kStageBytes;
+      for (int j = 0; j < kTiles; ++j) {
+        const std::uint32_t both = table[group * kDirectGroupStride + column_of(lane() / 4, j)];
+        scales[j] = pick_bytes(both, both, 0x1010);
+        codes[j] = reader.codes(step, j);
+      }
+      const unsigned char* a = activations + stage * kStageBytes;
+      GPU_UNROLL
+      for (int part = 0; part < 4; ++part) {
+        std::uint32_t weights[kTiles][2];
         GPU_UNROLL
-        for (int part = 0; part < 4; ++part) {
-          std::uint32_t weights[kTiles][2];
+        for (int j = 0; j < kTiles; ++j)
+          open_codes(part < 2 ? codes[j].x : codes[j].y, part % 2, scales[j], weights[j]);
+        std::uint32_t rows[2][4];  // the next are loaded while these are multiplied
+        const unsigned char* from = a + unit_at<kTileDepth>(in_piece, 2 * part + unit);
+        constexpr int kLoads = 8 * kParts;
+        const auto load = [&](int i) GPU_LAMBDA {
+          load_matrices(rows[i % 2],
+                        from + i % kParts * kPartBytes + i / kParts * 16 * kTileDepth * 2);
+        };
+        load(0);
+        GPU_UNROLL
+        for (int i = 0; i < kLoads; ++i) {
+          if (i / kParts >= pieces()) continue;
+          if (i + 1 < kLoads) load(i + 1);
           GPU_UNROLL
           for (int j = 0; j < kTiles; ++j)
-            open_codes(quad_at(codes[j], 2 * half + part / 2), part % 2, scales[j], weights[j]);
-          std::uint32_t rows[2][4];  // the next are loaded while these are multiplied
-          const unsigned char* from = a + unit_at<kTileDepth>(in_piece, 2 * part + unit);
-          constexpr int kLoads = 8 * kParts;
-          const auto load = [&](int i) GPU_LAMBDA {
-            load_matrices(rows[i % 2],
-                          from + i % kParts * kPartBytes + i / kParts * 16 * kTileDepth * 2);
-          };
-          load(0);
-          GPU_UNROLL
-          for (int i = 0; i < kLoads; ++i) {
-            if (i / kParts >= pieces()) continue;
-            if (i + 1 < kLoads) load(i + 1);
-            GPU_UNROLL
-            for (int j = 0; j < kTiles; ++j)
-              multiply_halves(sums[i / kParts][j], rows[i % 2], weights[j]);
-          }
+            multiply_halves(sums[i / kParts][j], rows[i % 2], weights[j]);
         }
-        stage = stage == kStages - 1 ? 0 : stage + 1;
       }
+      stage = stage == kStages - 1 ? 0 : stage + 1;
     }
   };
   const int n_pieces = (tile.n_rows + 15) / 16;
