@@ -118,7 +118,8 @@ Engine::Engine(std::shared_ptr<const ModelSource> source, const EngineOptions& o
   forward_ = std::make_unique<Forward>(Forward::Parts{.config = &config(),
                                                       .tensors = &weights_->tensors(),
                                                       .backend = backend_.get(),
-                                                      .experts = experts_.get()},
+                                                      .experts = experts_.get(),
+                                                      .mixer_slice = plan_.mixer_slice},
                                        budget_, plan_.max_batch, plan_.workspace_bytes);
   backend_->set_poll([this] { experts_->poll(); });
   watch_ = std::make_unique<EngineWatch>(*this);

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "engine/decoder.h"
+#include "runtime/forward.h"
 #include "runtime/pass_memory.h"
 #include "runtime/session.h"
 #include "runtime/weight_store.h"
@@ -122,9 +123,10 @@ MemoryPlan plan_with_batch(const ModelConfig& config, const ModelSizes& sizes,
                                                       .n_checkpoints = options.n_checkpoints,
                                                       .max_drafts = options.max_drafts});
   plan.max_batch = std::min(max_batch, options.context_length * options.n_sessions);
-  const PassMemory pass = measure_pass(config, plan.max_batch);
-  plan.workspace_bytes = pass.workspace_bytes;
   const BackendInfo& backend = options.backend == nullptr ? find_backend() : *options.backend;
+  plan.mixer_slice = backend.is_reached_by_host ? kMixerSlice : kDeviceMixerSlice;
+  const PassMemory pass = measure_pass(config, plan.max_batch, plan.mixer_slice);
+  plan.workspace_bytes = pass.workspace_bytes;
   plan.kernel_bytes = backend.scratch_needed(pass.widest, options.n_threads);
   plan.max_drafts = options.max_drafts;
   plan.draft_bytes = static_cast<std::uint64_t>(options.n_sessions) *

@@ -74,6 +74,7 @@ struct MemoryPlan {
   std::uint64_t context_bytes = 0;    // keys, values and recurrent state
   std::int64_t max_batch = 0;         // tokens per forward pass
   std::uint64_t kernel_bytes = 0;     // of such a pass, by the backend
+  std::int64_t mixer_slice = 0;       // rows of a pass that a mixer takes at a time
   std::uint64_t workspace_bytes = 0;  // of such a pass, by the runtime
   int max_drafts = 0;
   std::uint64_t draft_bytes = 0;  // to make them; the states to go back to are context

@@ -8,10 +8,6 @@
 namespace moeflux {
 namespace {
 
-std::int64_t slice_of(const Mixer<Resident>& mixer) {
-  return std::holds_alternative<LatentAttention<Resident>>(mixer) ? kLatentSlice : kMixerSlice;
-}
-
 // Rows of logits that there is always room for at a time.
 constexpr std::int64_t kLogitRows = 8;
 
@@ -28,6 +24,7 @@ Forward::Forward(const Parts& parts, MemoryBudget& budget, std::int64_t max_toke
       tensors_(*parts.tensors),
       backend_(*parts.backend),
       experts_(parts.experts),
+      mixer_slice_(parts.mixer_slice),
       max_tokens_(max_tokens),
       workspace_(backend_, budget, workspace_bytes),
       layer_ns_(config_.layers.size() + 1) {}
@@ -135,7 +132,9 @@ void Forward::layer(const Layer<Resident>& layer, std::span<const Rows> rows, co
 void Forward::mix_in_slices(const Layer<Resident>& layer, std::span<const Rows> rows,
                             const View& x) {
   Workspace::Frame frame(workspace_);
-  const std::int64_t slice = slice_of(layer.mixer), most = std::min(x.rows, slice);
+  const bool is_latent = std::holds_alternative<LatentAttention<Resident>>(layer.mixer);
+  const std::int64_t slice = is_latent ? kLatentSlice : mixer_slice_;
+  const std::int64_t most = std::min(x.rows, slice);
   const View h = frame.floats(most, x.cols);
   const View y = frame.floats(most, x.cols);
   for (std::int64_t begin = 0, end = 0; begin < x.rows; begin = end) {

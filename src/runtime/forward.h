@@ -29,6 +29,8 @@ namespace moeflux {
 // Tokens of a long pass that a mixer takes at a time. Latent attention multiplies keys and values
 // out for each slice: the longer, the less often.
 inline constexpr std::int64_t kMixerSlice = 512, kLatentSlice = 1024;
+// Of a device with many processors and caches that no slice fits into.
+inline constexpr std::int64_t kDeviceMixerSlice = 2048;
 
 enum class LogitsOf { None, LastToken, EveryToken };
 
@@ -89,6 +91,7 @@ class Forward {
     const ModelTensors<Resident>* tensors;
     Backend* backend;
     ExpertStreamer* experts;  // null: a pass that is only counted (pass_memory.h)
+    std::int64_t mixer_slice = kMixerSlice;
   };
   // max_tokens: rows a batch may have, for which workspace_bytes suffice (pass_memory.h).
   Forward(const Parts& parts, MemoryBudget& budget, std::int64_t max_tokens,
@@ -193,6 +196,7 @@ class Forward {
   const ModelTensors<Resident>& tensors_;
   Backend& backend_;
   ExpertStreamer* experts_;
+  std::int64_t mixer_slice_;
   std::int64_t max_tokens_;
   Workspace workspace_;
   ForwardObserver* observer_ = nullptr;

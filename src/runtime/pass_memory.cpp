@@ -118,13 +118,18 @@ std::int64_t longest_with_lookahead(const ModelConfig& config, std::int64_t max_
 
 }  // namespace
 
-PassMemory measure_pass(const ModelConfig& config, std::int64_t max_tokens) {
+PassMemory measure_pass(const ModelConfig& config, std::int64_t max_tokens,
+                        std::int64_t mixer_slice) {
   constexpr std::uint64_t kUnbounded = std::numeric_limits<std::uint64_t>::max() / 2;
   CountingBackend backend;
   MemoryBudget budget(std::numeric_limits<std::uint64_t>::max());
   const auto nowhere = backend.allocate(0, MemoryKind::Device, Backing::Touched);
   const ModelTensors<Resident> tensors = Shapes(*nowhere, config.d_model).model(config);
-  Forward forward({.config = &config, .tensors = &tensors, .backend = &backend, .experts = nullptr},
+  Forward forward({.config = &config,
+                   .tensors = &tensors,
+                   .backend = &backend,
+                   .experts = nullptr,
+                   .mixer_slice = mixer_slice},
                   budget, max_tokens, kUnbounded);
   forward.set_lookahead(std::numeric_limits<int>::max());
   Session session(config, {.max_length = max_tokens}, backend, budget);

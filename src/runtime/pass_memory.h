@@ -14,7 +14,8 @@ struct PassMemory {
   WidestOps widest;  // what the backend takes memory of its own for
 };
 
-// Of passes of up to max_tokens rows.
-PassMemory measure_pass(const ModelConfig& config, std::int64_t max_tokens);
+// Of passes of up to max_tokens rows; mixer_slice: of Forward::Parts.
+PassMemory measure_pass(const ModelConfig& config, std::int64_t max_tokens,
+                        std::int64_t mixer_slice);
 
 }  // namespace moeflux

@@ -19,14 +19,19 @@ using test::Random;
 using test::RandomWeight;
 
 struct Tolerances {
-  double exact = 2e-6, fine = 6e-4;
+  double exact = 2e-6, fine = 4e-5, fast = 6e-4;
+  // Where weights are opened in registers, offsets and scales that are no bfloats are rounded.
+  double fine_ffn = 4.5e-4;
 };
 
 class Gpu {
  public:
   explicit Gpu(Precision precision, const cuda::Driver& driver = test::cuda_test_driver())
       : backend(cuda::make_backend({.n_threads = 1, .precision = precision}, driver)),
-        tolerance(precision == Precision::Exact ? Tolerances{}.exact : Tolerances{}.fine) {}
+        tolerance(precision == Precision::Exact  ? Tolerances{}.exact
+                  : precision == Precision::Fine ? Tolerances{}.fine
+                                                 : Tolerances{}.fast),
+        ffn_tolerance(precision == Precision::Fine ? Tolerances{}.fine_ffn : 2 * tolerance) {}
 
   View floats(std::int64_t rows, std::int64_t cols, const std::vector<float>& values) {
     return upload(rows, cols, values, ElementType::F32);
@@ -51,6 +56,7 @@ class Gpu {
 
   std::unique_ptr<Backend> backend;
   double tolerance;
+  double ffn_tolerance;  // of two products
 
  private:
   template <class T>
@@ -194,8 +200,10 @@ TEST(ManyRowsOfOddShapes, ProductsAreThoseOfTheValues) {
 // So many that weights are opened before.
 TEST(VeryManyRows, ProductsAreThoseOfTheValues) {
   std::uint64_t seed = 150;
-  for (const cuda::Driver* driver : {&test::cuda_test_driver(), &large_driver()}) {
-    Gpu gpu(Precision::Fine, *driver);
+  for (const auto& [driver, precision] : {std::pair(&test::cuda_test_driver(), Precision::Fine),
+                                          {&large_driver(), Precision::Fine},
+                                          {&large_driver(), Precision::Fast}}) {
+    Gpu gpu(precision, *driver);
     for (const WeightFormat& format :
          {kFourBits, WeightFormat{.kind = WeightKind::F32},
           WeightFormat{.kind = WeightKind::Fp8Block, .block = 32, .scale_dtype = DType::BF16},
@@ -322,7 +330,7 @@ TEST_P(ManyRowsOfFfn, FeedForwardsAreThoseOfTheValues) {
           difference.add(out[static_cast<std::size_t>(row * d + c)],
                          truth[static_cast<std::size_t>(c)]);
       }
-      EXPECT_LT(difference.relative(), 2 * gpu.tolerance)
+      EXPECT_LT(difference.relative(), gpu.ffn_tolerance)
           << (has_lists ? "with lists" : "") << (precision == Precision::Exact ? ", exact" : "");
     }
   }
@@ -354,7 +362,7 @@ TEST(VeryManyRows, FeedForwardsAreThoseOfTheValues) {
     for (std::int64_t c = 0; c < kD; ++c)
       difference.add(out[static_cast<std::size_t>(i * kD + c)], truth[static_cast<std::size_t>(c)]);
   }
-  EXPECT_LT(difference.relative(), 2 * gpu.tolerance);
+  EXPECT_LT(difference.relative(), gpu.ffn_tolerance);
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, ManyRowsOfFfn, testing::ValuesIn(test::cuda_formats()),
@@ -414,7 +422,7 @@ TEST_P(ManyRowsOfExperts, ExpertsAreThoseOfTheValues) {
     return WeightFormat{
         .kind = WeightKind::Affine, .bits = 4, .group = group, .scale_dtype = scales, .zero = zero};
   };
-  for (const Precision precision : {Precision::Exact, Precision::Fine}) {
+  for (const Precision precision : {Precision::Exact, Precision::Fine, Precision::Fast}) {
     Gpu gpu(precision);
     for (const auto& [format, d, d_expert] :
          {Layer{kFourBits, 64, 128},
@@ -490,8 +498,7 @@ TEST_P(ManyRowsOfExperts, ExpertsAreThoseOfTheValues) {
           difference.add(values[static_cast<std::size_t>(i * d + c)],
                          truth[static_cast<std::size_t>(c)]);
       }
-      EXPECT_LT(difference.relative(), 2 * gpu.tolerance)
-          << (precision == Precision::Exact ? "exact" : "fine");
+      EXPECT_LT(difference.relative(), gpu.ffn_tolerance) << precision_name(precision);
     }
   }
 }

@@ -31,12 +31,13 @@ LoadedModel::LoadedModel(std::shared_ptr<const ModelSource> source, const LoadOp
       std::move(store), *backend_, budget_,
       ExpertStreamer::Options{
           .cache_bytes = cache_bytes, .policy = options.cache_policy, .reader = std::move(reader)});
-  forward_ = std::make_unique<Forward>(Forward::Parts{.config = &config(),
-                                                      .tensors = &weights_->tensors(),
-                                                      .backend = backend_.get(),
-                                                      .experts = experts_.get()},
-                                       budget_, options.max_tokens,
-                                       measure_pass(config(), options.max_tokens).workspace_bytes);
+  forward_ = std::make_unique<Forward>(
+      Forward::Parts{.config = &config(),
+                     .tensors = &weights_->tensors(),
+                     .backend = backend_.get(),
+                     .experts = experts_.get()},
+      budget_, options.max_tokens,
+      measure_pass(config(), options.max_tokens, kMixerSlice).workspace_bytes);
   backend_->set_poll([this] { experts_->poll(); });
   forward_->set_lookahead(options.lookahead);
 }

@@ -58,7 +58,7 @@ std::uint64_t scratch_needed(const WidestOps& ops, int) {
   const auto values = static_cast<std::uint64_t>(
       std::max({ops.matmul_values, ops.ffn_rows * std::max(ops.d_ff, ops.d_model),
                 ops.expert_rows * std::max(ops.d_expert, ops.d_model)}));
-  return 5 * values + (160u << 20);
+  return 7 * values + (160u << 20);
 }
 
 CudaBackend::CudaBackend(const BackendOptions& options, const Driver& driver, int device_index)

@@ -214,7 +214,7 @@ class CudaBackend final : public Backend {
   void head_products(const HeadMatrix& matrix, int n_heads, std::int64_t n, const HeadRows& x,
                      const HeadRows& y);
   void product(gpu::ProductParams& p, std::int64_t most_rows, std::int64_t n_x);
-  void round(gpu::ProductParams& p, std::int64_t n_x, int direct_parts);
+  void round(gpu::ProductParams& p, std::int64_t n_x, bool is_direct);
   void opened_product(const gpu::ProductParams& p);
   void walk_chunks(gpu::DeltaParams p);
   bool norm_of_many_rows(const gpu::RmsNormParams& norm, std::int64_t rows);

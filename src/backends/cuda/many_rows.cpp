@@ -199,6 +199,15 @@ void CudaBackend::product(gpu::ProductParams& p, std::int64_t most_rows, std::in
             .threads = gpu::kExactThreads});
     return;
   }
+  if (p.tiles == nullptr && p.result.gate == gpu::Gate::None &&
+      p.result.n_columns <= gpu::kNarrowColumns &&
+      std::int64_t{p.result.n_columns} * w.cols <= gpu::kNarrowWeights) {
+    launch("narrow_product", p,
+           {.x = pieces(most_rows, gpu::kNarrowRows),
+            .threads = gpu::kNarrowThreads,
+            .shared_bytes = static_cast<unsigned>(p.result.n_columns * w.cols) * 4});
+    return;
+  }
   // Large tiles must be enough for all processors.
   const std::int64_t opened_tiles = std::int64_t{pieces(most_rows, gpu::kOpenedRows)} *
                                     pieces(p.result.n_columns, gpu::kOpenedColumns);
@@ -208,31 +217,43 @@ void CudaBackend::product(gpu::ProductParams& p, std::int64_t most_rows, std::in
   p.unit = gpu::unit_of(w);
   if (p.result.gate != gpu::Gate::None) p.unit = std::min(p.unit, gpu::unit_of(p.weights[1]));
   p.result.scale = 1 / p.unit;
-  round(p, n_x, !is_direct ? 0 : precision_ == Precision::Fine ? 2 : 1);
+  const bool is_fine = precision_ == Precision::Fine;
+  const auto is_half = [](const gpu::DeviceWeight& weight) {
+    return weight.kind == gpu::Kind::F16 || weight.kind == gpu::Kind::BF16;
+  };
+  const bool is_exact_half =
+      is_half(w) && (p.result.gate == gpu::Gate::None || is_half(p.weights[1]));
+  p.n_parts = !is_fine ? 1 : is_direct || is_exact_half ? 2 : 3;
+  p.rows_per_tile = gpu::kProductRows;
+  round(p, n_x, is_direct);
   if (is_large && !is_direct) {
     opened_product(p);
   } else {
-    const bool is_fine = precision_ == Precision::Fine;
-    launch(!is_direct ? kernel_name(p)
-           : is_fine  ? "direct_product_4_fine"
-                      : "direct_product_4",
+    // A product of few columns is cut into more tiles, so that all processors have some.
+    const unsigned columns = pieces(p.result.n_columns, gpu::kProductColumns);
+    const auto enough = count(device_.n_processors());
+    while (!is_direct && p.tiles == nullptr && p.rows_per_tile > 32 &&
+           columns * pieces(most_rows, p.rows_per_tile) < enough)
+      p.rows_per_tile /= 2;
+    launch(!is_direct       ? kernel_name(p)
+           : p.n_parts == 2 ? "direct_product_4_fine"
+                            : "direct_product_4",
            p,
-           {.x = pieces(p.result.n_columns, gpu::kProductColumns),
-            .y = pieces(most_rows, gpu::kProductRows),
+           {.x = columns,
+            .y = pieces(most_rows, p.rows_per_tile),
             .threads = gpu::kProductThreads,
-            .shared_bytes = static_cast<unsigned>(
-                is_direct ? gpu::direct_shared_bytes(is_fine ? 2 : 1) : gpu::kProductSharedBytes)});
+            .shared_bytes = static_cast<unsigned>(is_direct ? gpu::direct_shared_bytes(p.n_parts)
+                                                            : gpu::kProductSharedBytes)});
   }
   rounded_at_ = n_enqueued_;
 }
 
-// Rows of p.x become halves. direct_parts: of those for products that open weights in registers,
-// halves for each number; 0: for other products.
-void CudaBackend::round(gpu::ProductParams& p, std::int64_t n_x, int direct_parts) {
+// Rows of p.x become halves, p.n_parts for each number.
+void CudaBackend::round(gpu::ProductParams& p, std::int64_t n_x, bool is_direct) {
   const gpu::DeviceWeight& w = p.weights[0];
-  const std::int64_t stride = direct_parts > 0 ? std::int64_t{w.cols} * direct_parts
-                                               : pieces(w.cols, gpu::kTileDepth) * gpu::kTileDepth;
-  const std::int64_t means = direct_parts > 0 ? 16 * pieces(w.cols / w.group, 16) : 0;
+  const std::int64_t part = pieces(w.cols, gpu::kTileDepth) * gpu::kTileDepth;
+  const std::int64_t stride = part * p.n_parts;
+  const std::int64_t means = is_direct ? 16 * pieces(w.cols / w.group, 16) : 0;
   const auto half_bytes = static_cast<std::size_t>(n_x * stride) * sizeof(std::uint16_t);
   const auto mean_bytes = static_cast<std::size_t>(n_x * means) * sizeof(std::uint16_t);
   const CUdeviceptr halves =
@@ -245,8 +266,8 @@ void CudaBackend::round(gpu::ProductParams& p, std::int64_t n_x, int direct_part
   rounding.out_stride = stride;
   rounding.scales = reinterpret_cast<float*>(halves + half_bytes + mean_bytes);
   rounding.cols = w.cols;
-  if (direct_parts > 0) {
-    rounding.n_parts = direct_parts;
+  rounding.n_parts = p.n_parts;
+  if (is_direct) {
     rounding.means = reinterpret_cast<std::uint16_t*>(halves + half_bytes);
     rounding.means_stride = means;
     rounding.group = w.group;
@@ -260,8 +281,8 @@ void CudaBackend::round(gpu::ProductParams& p, std::int64_t n_x, int direct_part
   if (n_enqueued_ != rounded_at_ ||
       !std::equal(raw, raw + sizeof rounding, rounded_.begin(), rounded_.end())) {
     rounded_.assign(raw, raw + sizeof rounding);
-    launch(direct_parts > 0 ? "round_rows_direct" : "round_rows", rounding,
-           {.x = count(n_x), .threads = threads_for(stride / std::max(direct_parts, 1) / 8, 256)});
+    launch(is_direct ? "round_rows_direct" : "round_rows", rounding,
+           {.x = count(n_x), .threads = threads_for(part / 8, 256)});
   }
   p.x = rounding.out;
   p.x_stride = stride;
@@ -283,6 +304,7 @@ void CudaBackend::opened_product(const gpu::ProductParams& p) {
   opening.out_stride = p.x_stride;
   opening.is_gated = p.result.gate != gpu::Gate::None;
   opening.unit = p.unit;
+  opening.n_parts = p.n_parts;
   auto product = zeroed<gpu::OpenedProductParams>();
   product.result = p.result;
   product.x = static_cast<const std::uint16_t*>(p.x);

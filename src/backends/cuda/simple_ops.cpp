@@ -44,9 +44,9 @@ bool CudaBackend::norm_of_many_rows(const gpu::RmsNormParams& norm, std::int64_t
   p.rows = static_cast<std::int32_t>(rows);
   if (norm.d <= gpu::kMostOfWarp)
     launch("norm_short_rows", p,
-           {.x = pieces(rows, gpu::kNormThreads / gpu::kWarp), .threads = gpu::kNormThreads});
+           {.x = pieces(rows, gpu::kNormRowThreads / gpu::kWarp), .threads = gpu::kNormRowThreads});
   else
-    launch("norm_long_rows", p, {.x = count(rows), .threads = gpu::kNormThreads});
+    launch("norm_long_rows", p, {.x = count(rows), .threads = gpu::kNormRowThreads});
   return true;
 }
 
@@ -251,7 +251,7 @@ void CudaBackend::gated_delta(const GatedDeltaOp& op) {
                   {.x = count(s.n_value_heads), .threads = gpu::kDeltaStepThreads});
   const bool is_chunked = precision_ != Precision::Exact && p.n >= gpu::kChunkRows &&
                           s.d_key == gpu::kChunkKey && s.d_value % gpu::kChunkColumns == 0 &&
-                          is_multiple_of_16({p.qkv}) &&
+                          is_multiple_of_16({p.qkv, p.out}) &&
                           shared_bytes_of_block() >= gpu::kWalkSharedBytes;
   constexpr unsigned kThreads = 256, kRowsOfBlock = kThreads / gpu::kWarp;
   if (is_chunked) {

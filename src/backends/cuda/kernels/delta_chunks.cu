@@ -65,21 +65,23 @@ GPU_INLINE void load_columns(std::uint32_t (&out)[4], const unsigned char* tile,
       out, tile + tile_at<kRowUnits>(depth + matrix % 2 * 8 + lane() % 8, unit + matrix / 2));
 }
 
-// Two pieces of eight columns.
-GPU_INLINE void multiply_two(float (&first)[4], float (&second)[4], const std::uint32_t (&a)[4],
-                             const std::uint32_t (&b)[4]) {
-  const std::uint32_t of_first[2] = {b[0], b[1]}, of_second[2] = {b[2], b[3]};
-  multiply_bfloats(first, a, of_first);
-  multiply_bfloats(second, a, of_second);
-}
 struct Factor {
   std::uint32_t high[4], rest[4];
 };
-GPU_INLINE void multiply_split(float (&first)[4], float (&second)[4], const Factor& a,
-                               const Factor& b) {
-  multiply_two(first, second, a.rest, b.high);
-  multiply_two(first, second, a.high, b.rest);
-  multiply_two(first, second, a.high, b.high);
+// Adds 16 rows of `a` times pieces of eight columns, two of each of `b`. Sums come again only after
+// those of all other pieces: a product takes as long as several that follow it.
+template <int kPieces>
+GPU_INLINE void multiply_split(float (&sums)[kPieces][4], const Factor& a,
+                               const Factor (&b)[kPieces / 2]) {
+  GPU_UNROLL
+  for (int product = 0; product < 3; ++product) {
+    GPU_UNROLL
+    for (int i = 0; i < kPieces; ++i) {
+      const std::uint32_t(&of_b)[4] = product == 1 ? b[i / 2].rest : b[i / 2].high;
+      const std::uint32_t two[2] = {of_b[i % 2 * 2], of_b[i % 2 * 2 + 1]};
+      multiply_bfloats(sums[i], product == 0 ? a.rest : a.high, two);
+    }
+  }
 }
 
 // Rows of keys or queries of a chunk; those beyond the last are zeros.
@@ -144,7 +146,7 @@ GPU_KERNEL(delta_matrices, DeltaParams, 128) {
   sync();
 
   // A warp has 16 rows, up to the diagonal.
-  float kk[8][4] = {}, qk[8][4] = {};
+  float kk[4][2][4] = {}, qk[4][2][4] = {};
   const int own = 16 * warp();
   GPU_UNROLL
   for (int part = 0; part < kChunkKey / 16; ++part) {
@@ -158,11 +160,12 @@ GPU_KERNEL(delta_matrices, DeltaParams, 128) {
       if (j > warp()) continue;
       // Rows are the columns of the second factor.
       const int matrix = lane() / 8, row = 16 * j + matrix / 2 * 8 + lane() % 8;
-      Factor other;
-      load_matrices(other.high, keys + tile_at<kKeyUnits>(row, 2 * part + matrix % 2));
-      load_matrices(other.rest, keys + tile_at<kKeyUnits>(row, kKeyRest + 2 * part + matrix % 2));
-      multiply_split(kk[2 * j], kk[2 * j + 1], of_k, other);
-      multiply_split(qk[2 * j], qk[2 * j + 1], of_q, other);
+      Factor other[1];
+      load_matrices(other[0].high, keys + tile_at<kKeyUnits>(row, 2 * part + matrix % 2));
+      load_matrices(other[0].rest,
+                    keys + tile_at<kKeyUnits>(row, kKeyRest + 2 * part + matrix % 2));
+      multiply_split(kk[j], of_k, other);
+      multiply_split(qk[j], of_q, other);
     }
   }
   sync();
@@ -179,8 +182,9 @@ GPU_KERNEL(delta_matrices, DeltaParams, 128) {
       for (int i = 0; i < 2; ++i) {
         const int c = column + i;
         const float decay = exp(sums[row] - sums[c <= row ? c : row]);
-        a[row * kStride + c] = c < row ? -betas[row] * kk[j][2 * half + i] * decay : 0.0f;
-        pair[i] = c <= row ? qk[j][2 * half + i] * decay : 0.0f;
+        a[row * kStride + c] =
+            c < row ? -betas[row] * kk[j / 2][j % 2][2 * half + i] * decay : 0.0f;
+        pair[i] = c <= row ? qk[j / 2][j % 2][2 * half + i] * decay : 0.0f;
       }
       const Two two = split(pair[0], pair[1]);
       auto* to = reinterpret_cast<std::uint32_t*>(out + kChunkMatrix + row * 2 * kChunkRows);
@@ -224,15 +228,12 @@ GPU_INLINE void store_two(unsigned char* tile, int row, int piece, float first, 
                                     in_unit) = two.rest;
 }
 
-// The product of 16 rows of `a` with 32 columns.
-GPU_INLINE void multiply_columns(float (&sums)[4][4], const Factor& a, const unsigned char* tile,
-                                 int depth) {
+// 16 rows of depth of 32 columns.
+GPU_INLINE void load_all_columns(Factor (&b)[2], const unsigned char* tile, int depth) {
   GPU_UNROLL
   for (int j = 0; j < 2; ++j) {
-    Factor b;
-    load_columns<kColumnUnits>(b.high, tile, depth, 2 * j);
-    load_columns<kColumnUnits>(b.rest, tile, depth, kColumnRest + 2 * j);
-    multiply_split(sums[2 * j], sums[2 * j + 1], a, b);
+    load_columns<kColumnUnits>(b[j].high, tile, depth, 2 * j);
+    load_columns<kColumnUnits>(b[j].rest, tile, depth, kColumnRest + 2 * j);
   }
 }
 
@@ -322,10 +323,11 @@ GPU_KERNEL(delta_chunks, DeltaParams, 256) {
     float results[4][4] = {};
     GPU_UNROLL
     for (int part = 0; part < kChunkKey / 16; ++part) {
-      Factor rows;
+      Factor rows, columns[2];
       load_rows<kKeyUnits>(rows.high, has_keys ? own_keys : queries, own, 2 * part);
       load_rows<kKeyUnits>(rows.rest, has_keys ? own_keys : queries, own, kKeyRest + 2 * part);
-      multiply_columns(results, rows, states, 16 * part);
+      load_all_columns(columns, states, 16 * part);
+      multiply_split(results, rows, columns);
     }
     GPU_UNROLL
     for (int half = 0; half < 2; ++half) {
@@ -346,17 +348,17 @@ GPU_KERNEL(delta_chunks, DeltaParams, 256) {
     copy_keys_of(chunk + 1);
 
     // Two warps share 16 rows of T, with 16 columns each.
-    const int columns = warp() / 4 * 2;
-    float new_values[2][4] = {};
+    const int pair = warp() / 4 * 2;
+    float new_values[2][2][4] = {};  // of parts that are even, and odd
     GPU_UNROLL
     for (int part = 0; part < kChunkRows / 16; ++part) {
       if (16 * part > own) continue;
-      Factor rows, b;
+      Factor rows, b[1];
       load_rows<kMatrixUnits>(rows.high, t_tile, own, 2 * part);
       load_rows<kMatrixUnits>(rows.rest, t_tile, own, kMatrixRest + 2 * part);
-      load_columns<kColumnUnits>(b.high, targets, 16 * part, columns);
-      load_columns<kColumnUnits>(b.rest, targets, 16 * part, kColumnRest + columns);
-      multiply_split(new_values[0], new_values[1], rows, b);
+      load_columns<kColumnUnits>(b[0].high, targets, 16 * part, pair);
+      load_columns<kColumnUnits>(b[0].rest, targets, 16 * part, kColumnRest + pair);
+      multiply_split(new_values[part % 2], rows, b);
     }
     GPU_UNROLL
     for (int half = 0; half < 2; ++half) {
@@ -364,35 +366,16 @@ GPU_KERNEL(delta_chunks, DeltaParams, 256) {
       const float decay = exp(last_sum - sum[half]);
       GPU_UNROLL
       for (int j = 0; j < 2; ++j) {
-        const float one = new_values[j][2 * half], two = new_values[j][2 * half + 1];
-        store_two(values, row, columns + j, one, two);
-        store_two(decayed_values, row, columns + j, decay * one, decay * two);
+        const float one = new_values[0][j][2 * half] + new_values[1][j][2 * half];
+        const float two = new_values[0][j][2 * half + 1] + new_values[1][j][2 * half + 1];
+        store_two(values, row, pair + j, one, two);
+        store_two(decayed_values, row, pair + j, decay * one, decay * two);
       }
     }
     await_copies<1>();
     sync();
     copy_matrix_of(chunk + 1, 0);
 
-    if (!has_keys) {
-      GPU_UNROLL
-      for (int part = 0; part < kChunkRows / 16; ++part) {
-        if (16 * part > own) continue;
-        Factor rows;
-        load_rows<kMatrixUnits>(rows.high, p_tile, own, 2 * part);
-        load_rows<kMatrixUnits>(rows.rest, p_tile, own, kMatrixRest + 2 * part);
-        multiply_columns(results, rows, values, 16 * part);
-      }
-      GPU_UNROLL
-      for (int half = 0; half < 2; ++half) {
-        const int row = first + own + row_of_lane + 8 * half;
-        if (row >= p.n) continue;
-        GPU_UNROLL
-        for (int j = 0; j < 4; ++j) {
-          out[row * out_stride + 8 * j] = results[j][2 * half];
-          out[row * out_stride + 8 * j + 1] = results[j][2 * half + 1];
-        }
-      }
-    }
     const float decay = exp(last_sum);
     GPU_UNROLL
     for (int j = 0; j < 4; ++j) {
@@ -401,10 +384,27 @@ GPU_KERNEL(delta_chunks, DeltaParams, 256) {
     }
     GPU_UNROLL
     for (int part = 0; part < kChunkRows / 16; ++part) {
-      Factor rows;
+      Factor rows, columns[2];
       load_rows_transposed<kKeyUnits>(rows.high, own_keys, 16 * part, 2 * warp());
       load_rows_transposed<kKeyUnits>(rows.rest, own_keys, 16 * part, kKeyRest + 2 * warp());
-      multiply_columns(state, rows, decayed_values, 16 * part);
+      load_all_columns(columns, decayed_values, 16 * part);
+      multiply_split(state, rows, columns);
+      if (has_keys || 16 * part > own) continue;
+      load_rows<kMatrixUnits>(rows.high, p_tile, own, 2 * part);
+      load_rows<kMatrixUnits>(rows.rest, p_tile, own, kMatrixRest + 2 * part);
+      load_all_columns(columns, values, 16 * part);
+      multiply_split(results, rows, columns);
+    }
+    if (!has_keys) {
+      GPU_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        const int row = first + own + row_of_lane + 8 * half;
+        if (row >= p.n) continue;
+        GPU_UNROLL
+        for (int j = 0; j < 4; ++j)
+          *reinterpret_cast<Pair*>(out + row * out_stride + 8 * j) = {
+              bits_of(results[j][2 * half]), bits_of(results[j][2 * half + 1])};
+      }
     }
     sync();
     copy_matrix_of(chunk + 1, 1);

@@ -7,29 +7,31 @@ namespace moeflux::gpu {
 namespace {
 
 template <Kind kKind, int kBits>
-GPU_INLINE void open_chunk(const DeviceWeight& w, int row, float unit, int column, Quad* out) {
+GPU_INLINE void open_chunk(const DeviceWeight& w, int row, float unit, int column, bool is_rest,
+                           Quad* out) {
   const StoredRow stored = stored_row(w, row, unit);
   StoredChunk<kKind, kBits> chunk;
   load_chunk(w, stored, places_of(w), column, chunk);
   GPU_UNROLL
-  for (int i = 0; i < 4; ++i) out[i] = open_eight(w, stored, chunk, i);
+  for (int i = 0; i < 4; ++i)
+    out[i] = is_rest ? rest_of_eight(w, stored, chunk, i) : open_eight(w, stored, chunk, i);
 }
 
 GPU_INLINE void open_affine_chunk(const DeviceWeight& w, int row, float unit, int column,
-                                  Quad* out) {
+                                  bool is_rest, Quad* out) {
   switch (w.bits) {
     case 2:
-      return open_chunk<Kind::Affine, 2>(w, row, unit, column, out);
+      return open_chunk<Kind::Affine, 2>(w, row, unit, column, is_rest, out);
     case 3:
-      return open_chunk<Kind::Affine, 3>(w, row, unit, column, out);
+      return open_chunk<Kind::Affine, 3>(w, row, unit, column, is_rest, out);
     case 4:
-      return open_chunk<Kind::Affine, 4>(w, row, unit, column, out);
+      return open_chunk<Kind::Affine, 4>(w, row, unit, column, is_rest, out);
     case 5:
-      return open_chunk<Kind::Affine, 5>(w, row, unit, column, out);
+      return open_chunk<Kind::Affine, 5>(w, row, unit, column, is_rest, out);
     case 6:
-      return open_chunk<Kind::Affine, 6>(w, row, unit, column, out);
+      return open_chunk<Kind::Affine, 6>(w, row, unit, column, is_rest, out);
     default:
-      return open_chunk<Kind::Affine, 8>(w, row, unit, column, out);
+      return open_chunk<Kind::Affine, 8>(w, row, unit, column, is_rest, out);
   }
 }
 
@@ -41,30 +43,34 @@ GPU_KERNEL(open_columns, OpenParams, 256) {
   const std::int64_t index = std::int64_t{block_x()} * n_threads() + thread();
   if (index >= std::int64_t{p.n} * chunks) return;
   const int in_panel = static_cast<int>(index / chunks);
-  const int first = static_cast<int>(index % chunks) * kOpenedChunk;
+  const int at = static_cast<int>(index % chunks) * kOpenedChunk;
+  const int part_columns = static_cast<int>(p.out_stride) / p.n_parts;
+  const int first = at % part_columns;
+  const bool is_rest = at >= 2 * part_columns;
   const int column = p.first + in_panel;
   const DeviceWeight& w = p.weights[p.is_gated ? column % 2 : 0];
   const int row = p.is_gated ? column / 2 : column;
-  auto* out = reinterpret_cast<Quad*>(p.out + in_panel * p.out_stride + first);
+  auto* out = reinterpret_cast<Quad*>(p.out + in_panel * p.out_stride + at);
   if (first >= w.cols) {
     for (int i = 0; i < 4; ++i) out[i] = {0, 0, 0, 0};
     return;
   }
   if (!opens_in_chunks(w))
-    return open_slowly(w, row, p.unit, first, kOpenedChunk, reinterpret_cast<std::uint16_t*>(out));
+    return open_slowly(w, row, p.unit, first, kOpenedChunk, is_rest,
+                       reinterpret_cast<std::uint16_t*>(out));
   switch (w.kind) {
     case Kind::F32:
-      return open_chunk<Kind::F32, 32>(w, row, p.unit, first, out);
+      return open_chunk<Kind::F32, 32>(w, row, p.unit, first, is_rest, out);
     case Kind::F16:
-      return open_chunk<Kind::F16, 16>(w, row, p.unit, first, out);
+      return open_chunk<Kind::F16, 16>(w, row, p.unit, first, is_rest, out);
     case Kind::BF16:
-      return open_chunk<Kind::BF16, 16>(w, row, p.unit, first, out);
+      return open_chunk<Kind::BF16, 16>(w, row, p.unit, first, is_rest, out);
     case Kind::Fp8Block:
-      return open_chunk<Kind::Fp8Block, 8>(w, row, p.unit, first, out);
+      return open_chunk<Kind::Fp8Block, 8>(w, row, p.unit, first, is_rest, out);
     case Kind::Fp4:
-      return open_chunk<Kind::Fp4, 4>(w, row, p.unit, first, out);
+      return open_chunk<Kind::Fp4, 4>(w, row, p.unit, first, is_rest, out);
     case Kind::Affine:
-      return open_affine_chunk(w, row, p.unit, first, out);
+      return open_affine_chunk(w, row, p.unit, first, is_rest, out);
   }
 }
 

@@ -15,7 +15,11 @@ namespace {
 constexpr int kThreads = kProductThreads, kColumns = kProductColumns;
 constexpr int kPartBytes = kProductRows * kTileDepth * 2;  // of a stage
 constexpr int kMeansUnits = kDirectGroups / 8;             // of a row
-constexpr int kTiles = 4;                                  // of 8 columns, those of a warp
+GPU_INLINE int means_at(int row, int unit) {               // in bytes, as unit_at()
+  static_assert(kMeansUnits == 2);
+  return row * 32 + ((unit ^ (row >> 2 & 1)) << 4);
+}
+constexpr int kTiles = 4;  // of 8 columns, those of a warp
 
 // The column of a tile that column n of a warp's part `j` is: a lane's sums are those of eight
 // neighbours.
@@ -37,12 +41,16 @@ class Groups {
     fits_ = is_multiple(w.scales, scale_size(w.scale_type)) && is_multiple(w.biases, bias_size(w));
     is_gated_ = p.result.gate != Gate::None;
   }
-  // From a group on. Four threads share a column, each with eight groups.
+  // From a group on. Threads that share a column have eight groups each.
   GPU_INLINE void fill(const ProductParams& p, const DeviceWeight& w, int first_group) const {
-    const int n = w.scales_per_row - first_group, part = thread() % 4 * 8;
+    constexpr int kSharers = kDirectGroups / 8;
+    static_assert(kSharers == 2);
+    const int n = w.scales_per_row - first_group, part = thread() % kSharers * 8;
     if (part >= (n + 15) / 16 * 16) return;
     GPU_ROLLED
-    for (int in_tile = thread() / 4; in_tile < kColumns; in_tile += kThreads / 4) {
+    for (int i = 0; i < 2; ++i) {
+      // Of the thread's matrix: own_weight().
+      const int in_tile = thread() / 4 + thread() % 4 / 2 * (kColumns / 2) + i * (kColumns / 4);
       int column = first_column_ + in_tile;
       if (column >= p.result.n_columns) column = first_column_ + in_tile % 8;
       const std::int64_t at =
@@ -50,7 +58,7 @@ class Groups {
       std::uint32_t* to = table_ + part * kGroupStride + in_tile;
       if (part >= n) {
         GPU_UNROLL
-        for (int i = 0; i < 8; ++i) to[i * kGroupStride] = 0;
+        for (int k = 0; k < 8; ++k) to[k * kGroupStride] = 0;
       } else if (comes_in_quads_) {
         const Quad scales = *reinterpret_cast<const Quad*>(w.scales + 2 * at);
         Quad biases{0, 0, 0, 0};
@@ -58,24 +66,24 @@ class Groups {
         const std::uint32_t of_scales[4] = {scales.x, scales.y, scales.z, scales.w};
         const std::uint32_t of_biases[4] = {biases.x, biases.y, biases.z, biases.w};
         GPU_UNROLL
-        for (int i = 0; i < 8; ++i) {
-          const int shift = 16 * (i % 2);
-          to[i * kGroupStride] = entry(w, of_scales[i / 2] >> shift & 0xFFFFu,
-                                       of_biases[i / 2] >> shift & 0xFFFFu, p.unit);
+        for (int k = 0; k < 8; ++k) {
+          const int shift = 16 * (k % 2);
+          to[k * kGroupStride] = entry(w, of_scales[k / 2] >> shift & 0xFFFFu,
+                                       of_biases[k / 2] >> shift & 0xFFFFu, p.unit);
         }
       } else {
         GPU_ROLLED
-        for (int i = 0; i < 8; ++i) {
-          if (part + i >= n) {
-            to[i * kGroupStride] = 0;
+        for (int k = 0; k < 8; ++k) {
+          if (part + k >= n) {
+            to[k * kGroupStride] = 0;
             continue;
           }
-          const int index = static_cast<int>(at) + i;
+          const int index = static_cast<int>(at) + k;
           const std::uint32_t scale =
               load_scale_bits(w.scales, scale_size(w.scale_type), index, fits_);
           const std::uint32_t bias =
               w.zero == Zero::MidCode ? 0 : load_scale_bits(w.biases, bias_size(w), index, fits_);
-          to[i * kGroupStride] = entry(w, scale, bias, p.unit);
+          to[k * kGroupStride] = entry(w, scale, bias, p.unit);
         }
       }
     }
@@ -98,39 +106,61 @@ class Groups {
   bool comes_in_quads_, fits_, is_gated_;
 };
 
-// Codes of a lane, 32 for each part of its warp's columns.
-struct Codes {
-  Quad of[kTiles];
-};
+// Copies the codes of a lane into shared memory, 32 for each part of its warp's columns: no other
+// lane reads them. Before that it asks for whole lines of memory, since a tile has a few bytes of
+// each of many rows.
 class CodeReader {
  public:
-  GPU_INLINE CodeReader(const ProductParams& p, const DeviceWeight& w, int first_column) {
+  GPU_INLINE CodeReader(const ProductParams& p, const DeviceWeight& w, int first_column,
+                        unsigned char* shared) {
     const bool is_gated = p.result.gate != Gate::None;
-    int column = first_column + column_of(lane() / 4, 0);
-    if (column >= p.result.n_columns) column = first_column + column % 2;
-    from_ = w.data + (is_gated ? column / 2 : column) * w.row_bytes + lane() % 4 * 16;
+    const auto row_of = [&](int in_tile) GPU_LAMBDA {
+      int column = first_column + in_tile;
+      if (column >= p.result.n_columns) column = first_column + in_tile % 8;
+      return is_gated ? column / 2 : column;
+    };
+    from_ = w.data + row_of(column_of(lane() / 4, 0)) * w.row_bytes + lane() % 4 * 16;
     step_ = is_gated ? w.row_bytes : 2 * w.row_bytes;
     is_aligned_ = is_multiple(w.data, 16) && w.row_bytes % 16 == 0;
+    // Rows of the lane's matrix, eight of its warp's for four lanes.
+    ahead_ = w.data + row_of(column_of(lane() / 4, lane() % 4)) * w.row_bytes;
+    to_ = shared + warp() * (kTiles * kWarp * 16) + lane() * 16;
+    n_blocks_ = w.cols / kDirectDepth;
+    for (int block = 0; block < kAhead; block += 2) ask(block);
   }
-  GPU_INLINE void load(int block, Codes& codes) const {
+  GPU_INLINE void copy(int block) const {
+    if (block >= n_blocks_) return;
+    if (block % 2 == 0) ask(block + kAhead);
     const unsigned char* from = from_ + block * (kDirectDepth / 2);
+    unsigned char* to = to_ + block % kDirectCodeStages * kStageOfCodes;
     if (is_aligned_) {
       GPU_UNROLL
-      for (int j = 0; j < kTiles; ++j)
-        codes.of[j] = *reinterpret_cast<const Quad*>(from + j * step_);
+      for (int j = 0; j < kTiles; ++j) copy_16(to + j * (kWarp * 16), from + j * step_);
     } else {
-      GPU_UNROLL
+      GPU_ROLLED
       for (int j = 0; j < kTiles; ++j) {
         const unsigned char* at = from + j * step_;
-        codes.of[j] = {load_32_bits(at), load_32_bits(at + 4), load_32_bits(at + 8),
-                       load_32_bits(at + 12)};
+        *reinterpret_cast<Quad*>(to + j * (kWarp * 16)) = {
+            load_32_bits(at), load_32_bits(at + 4), load_32_bits(at + 8), load_32_bits(at + 12)};
       }
     }
   }
+  GPU_INLINE Pair codes(int step, int j) const {  // half of those of a block
+    return *reinterpret_cast<const Pair*>(to_ + step / 2 % kDirectCodeStages * kStageOfCodes +
+                                          j * (kWarp * 16) + step % 2 * 8);
+  }
 
  private:
-  const unsigned char* from_;
+  static constexpr int kStageOfCodes = kColumns * kDirectDepth / 2;
+  static constexpr int kAhead = 8;  // blocks of 64 bytes, two of a line
+  GPU_INLINE void ask(int block) const {
+    if (block < n_blocks_) prefetch(ahead_ + block * (kDirectDepth / 2));
+  }
+
+  const unsigned char *from_, *ahead_;
+  unsigned char* to_;
   std::int64_t step_;
+  int n_blocks_;
   bool is_aligned_;
 };
 
@@ -148,31 +178,9 @@ GPU_INLINE void open_codes(std::uint32_t dword, int pair, std::uint32_t scales,
   out[1] = scale_halves(multiply_add_halves(high, kSixteenth, kMinus72), scales);
 }
 
-GPU_INLINE std::uint32_t quad_at(const Quad& quad, int i) {
-  return i == 0 ? quad.x : i == 1 ? quad.y : i == 2 ? quad.z : quad.w;
-}
-
 // Eight neighbouring columns of a row of sums.
 GPU_INLINE void store_eight(const ResultParams& r, float* row, int expert, int column,
                             float (&sums)[8], bool are_quads) {
-  if (r.gate != Gate::None) {
-    const std::int64_t bias = std::int64_t{expert} * (r.n_columns / 2) + column / 2;
-    float out[4];
-    GPU_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      float gate = sums[2 * i], up = sums[2 * i + 1];
-      if (r.biases[0] != nullptr) gate += r.biases[0][bias + i];
-      if (r.biases[1] != nullptr) up += r.biases[1][bias + i];
-      out[i] = gate_value<false>(r, gate, up);
-    }
-    if (are_quads) {
-      *reinterpret_cast<FloatQuad*>(row + column / 2) = {out[0], out[1], out[2], out[3]};
-    } else {
-      GPU_UNROLL
-      for (int i = 0; i < 4; ++i) row[column / 2 + i] = out[i];
-    }
-    return;
-  }
   if (r.biases[0] != nullptr) {
     const float* bias = r.biases[0] + std::int64_t{expert} * r.n_columns + column;
     GPU_UNROLL
@@ -185,6 +193,28 @@ GPU_INLINE void store_eight(const ResultParams& r, float* row, int expert, int c
   } else {
     GPU_UNROLL
     for (int i = 0; i < 8; ++i) row[column + i] = sums[i];
+  }
+}
+// The same where they are pairs of gate and up.
+template <Gate kGate>
+GPU_INLINE void store_four(const ResultParams& r, float* row, int expert, int column,
+                           float (&sums)[8], bool are_quads) {
+  ResultParams own = r;
+  own.gate = kGate;
+  const std::int64_t bias = std::int64_t{expert} * (r.n_columns / 2) + column / 2;
+  float out[4];
+  GPU_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    float gate = sums[2 * i], up = sums[2 * i + 1];
+    if (r.biases[0] != nullptr) gate += r.biases[0][bias + i];
+    if (r.biases[1] != nullptr) up += r.biases[1][bias + i];
+    out[i] = gate_value<false>(own, gate, up);
+  }
+  if (are_quads) {
+    *reinterpret_cast<FloatQuad*>(row + column / 2) = {out[0], out[1], out[2], out[3]};
+  } else {
+    GPU_UNROLL
+    for (int i = 0; i < 4; ++i) row[column / 2 + i] = out[i];
   }
 }
 
@@ -200,18 +230,22 @@ GPU_INLINE void direct_product(const ProductParams& p) {
     return weight_of(p, p.result.gate != Gate::None ? thread() / 4 % 2 : 0, tile.expert);
   };
   unsigned char* activations = dynamic_shared();
-  unsigned char* means = activations + kStages * kStageBytes;
+  unsigned char* codes_of_lanes = activations + kStages * kStageBytes;
+  unsigned char* means = codes_of_lanes + kDirectCodeStages * kColumns * kDirectDepth / 2;
   auto* table = reinterpret_cast<std::uint32_t*>(means + kProductRows * kDirectGroups * 2);
 
-  GPU_SHARED std::int32_t x_rows[kProductRows];
+  GPU_SHARED std::int32_t x_rows[kProductRows], y_rows[kProductRows];
+  GPU_SHARED float row_scales[kProductRows];
   if (thread() < kProductRows) {
     const int row = tile.first + (thread() < tile.n_rows ? thread() : tile.n_rows - 1);
-    x_rows[thread()] = p.rows == nullptr ? row : p.rows[row] / p.divisor;
+    const int x_row = p.rows == nullptr ? row : p.rows[row] / p.divisor;
+    x_rows[thread()] = x_row;
+    y_rows[thread()] = p.result.rows == nullptr ? row : p.result.rows[row];
+    row_scales[thread()] = p.x_scales[x_row] * p.result.scale;
   }
   const int n_blocks = p.weights[0].cols / kDirectDepth, n_steps = 2 * n_blocks;
-  const CodeReader reader(p, own_weight(), first_column);
-  Codes codes, next_codes;
-  reader.load(0, codes);
+  const CodeReader reader(p, own_weight(), first_column, codes_of_lanes);
+  reader.copy(0);
   sync();
 
   constexpr int kUnits = kTileDepth / 8, kRowsAtOnce = kThreads / kUnits;
@@ -239,7 +273,7 @@ GPU_INLINE void direct_product(const ProductParams& p) {
     if (first_group + 8 * in_row >= p.means_stride) return;
     GPU_ROLLED
     for (int row = thread() / kMeansUnits; row < tile.n_rows; row += kThreads / kMeansUnits)
-      copy_16(means + unit_at<32>(row, in_row),
+      copy_16(means + means_at(row, in_row),
               p.x_means + x_rows[row] * p.means_stride + first_group + 8 * in_row);
   };
   copy_means(0);
@@ -274,7 +308,7 @@ GPU_INLINE void direct_product(const ProductParams& p) {
         for (int i = 0; i < 8; ++i) {
           if (i >= pieces()) continue;
           std::uint32_t rows[4];
-          load_matrices(rows, means + unit_at<32>(16 * i + in_piece, first / 8 + unit));
+          load_matrices(rows, means + means_at(16 * i + in_piece, first / 8 + unit));
           GPU_UNROLL
           for (int j = 0; j < kTiles; ++j) multiply_halves(sums[i][j], rows, offsets[j]);
         }
@@ -282,9 +316,9 @@ GPU_INLINE void direct_product(const ProductParams& p) {
     };
     int stage = 0;
     GPU_ROLLED
-    for (int block = 0; block < n_blocks; ++block) {
-      const int of_groups = block % blocks_of_groups * kDirectDepth;
-      if (of_groups == 0) {
+    for (int step = 0; step < n_steps; ++step) {
+      const int block = step / 2, of_groups = block % blocks_of_groups * kDirectDepth;
+      if (of_groups == 0 && step % 2 == 0) {
         const int first_group = block * kDirectDepth >> group_shift;
         if (block > 0) {
           sync();
@@ -303,48 +337,45 @@ GPU_INLINE void direct_product(const ProductParams& p) {
         add_offsets(left < kDirectGroups ? left : kDirectGroups);
         multiply_sums(p.unit);
       }
+      await_copies<kStages - 2>();
+      sync();
+      // Awaited with the first step of that block.
+      if (step % 2 == 3 - kStages) reader.copy(block + 1);
+      copy(step + kStages - 1, stage == 0 ? kStages - 1 : stage - 1);
       std::uint32_t scales[kTiles];
+      Pair codes[kTiles];
+      const int group = (of_groups + lane() % 4 * 32) >> group_shift;
       GPU_UNROLL
-      for (int half = 0; half < 2; ++half) {
-        await_copies<kStages - 2>();
-        sync();
-        copy(2 * block + half + kStages - 1, stage == 0 ? kStages - 1 : stage - 1);
-        if (half == 1) reader.load(block + 1 < n_blocks ? block + 1 : block, next_codes);
-        if (half == 0) {
-          const int group = (of_groups + lane() % 4 * 32) >> group_shift;
-          GPU_UNROLL
-          for (int j = 0; j < kTiles; ++j) {
-            const std::uint32_t both = table[group * kDirectGroupStride + column_of(lane() / 4, j)];
-            scales[j] = pick_bytes(both, both, 0x1010);
-          }
-        }
-        const unsigned char* a = activations + stage * kStageBytes;
+      for (int j = 0; j < kTiles; ++j) {
+        const std::uint32_t both = table[group * kDirectGroupStride + column_of(lane() / 4, j)];
+        scales[j] = pick_bytes(both, both, 0x1010);
+        codes[j] = reader.codes(step, j);
+      }
+      const unsigned char* a = activations + stage * kStageBytes;
+      GPU_UNROLL
+      for (int part = 0; part < 4; ++part) {
+        std::uint32_t weights[kTiles][2];
         GPU_UNROLL
-        for (int part = 0; part < 4; ++part) {
-          std::uint32_t weights[kTiles][2];
+        for (int j = 0; j < kTiles; ++j)
+          open_codes(part < 2 ? codes[j].x : codes[j].y, part % 2, scales[j], weights[j]);
+        std::uint32_t rows[2][4];  // the next are loaded while these are multiplied
+        const unsigned char* from = a + unit_at<kTileDepth>(in_piece, 2 * part + unit);
+        constexpr int kLoads = 8 * kParts;
+        const auto load = [&](int i) GPU_LAMBDA {
+          load_matrices(rows[i % 2],
+                        from + i % kParts * kPartBytes + i / kParts * 16 * kTileDepth * 2);
+        };
+        load(0);
+        GPU_UNROLL
+        for (int i = 0; i < kLoads; ++i) {
+          if (i / kParts >= pieces()) continue;
+          if (i + 1 < kLoads) load(i + 1);
           GPU_UNROLL
           for (int j = 0; j < kTiles; ++j)
-            open_codes(quad_at(codes.of[j], 2 * half + part / 2), part % 2, scales[j], weights[j]);
-          std::uint32_t rows[2][4];  // the next are loaded while these are multiplied
-          const unsigned char* from = a + unit_at<kTileDepth>(in_piece, 2 * part + unit);
-          constexpr int kLoads = 8 * kParts;
-          const auto load = [&](int i) GPU_LAMBDA {
-            load_matrices(rows[i % 2],
-                          from + i % kParts * kPartBytes + i / kParts * 16 * kTileDepth * 2);
-          };
-          load(0);
-          GPU_UNROLL
-          for (int i = 0; i < kLoads; ++i) {
-            if (i / kParts >= pieces()) continue;
-            if (i + 1 < kLoads) load(i + 1);
-            GPU_UNROLL
-            for (int j = 0; j < kTiles; ++j)
-              multiply_halves(sums[i / kParts][j], rows[i % 2], weights[j]);
-          }
+            multiply_halves(sums[i / kParts][j], rows[i % 2], weights[j]);
         }
-        stage = stage == kStages - 1 ? 0 : stage + 1;
       }
-      codes = next_codes;
+      stage = stage == kStages - 1 ? 0 : stage + 1;
     }
   };
   const int n_pieces = (tile.n_rows + 15) / 16;
@@ -357,24 +388,35 @@ GPU_INLINE void direct_product(const ProductParams& p) {
   const int column = first_column + warp() * 32 + lane() % 4 * 8;
   if (column >= p.result.n_columns) return;
   const bool are_quads = is_multiple(p.result.y, 16) && p.result.y_stride % 4 == 0;
-  GPU_UNROLL
-  for (int i = 0; i < 8; ++i) {
+  const auto store = [&](auto store_row) GPU_LAMBDA {
     GPU_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      const int in_tile = 16 * i + 8 * half + lane() / 4;
+    for (int i = 0; i < 16; ++i) {
+      const int in_tile = 8 * i + lane() / 4;
       if (in_tile >= tile.n_rows) continue;
-      const float scale = p.x_scales[x_rows[in_tile]] * p.result.scale;
+      const float scale = row_scales[in_tile];
       float own[8];
       GPU_UNROLL
-      for (int j = 0; j < kTiles; ++j) {
-        own[2 * j] = sums[i][j][2 * half] * scale;
-        own[2 * j + 1] = sums[i][j][2 * half + 1] * scale;
-      }
-      const int row = tile.first + in_tile;
-      float* y =
-          p.result.y + (p.result.rows == nullptr ? row : p.result.rows[row]) * p.result.y_stride;
-      store_eight(p.result, y, tile.expert, column, own, are_quads);
+      for (int j = 0; j < 8; ++j) own[j] = sums[i / 2][j / 2][2 * (i % 2) + j % 2] * scale;
+      store_row(p.result.y + y_rows[in_tile] * p.result.y_stride, own);
     }
+  };
+  switch (p.result.gate) {
+    case Gate::None:
+      return store([&](float* y, float(&own)[8]) GPU_LAMBDA {
+        store_eight(p.result, y, tile.expert, column, own, are_quads);
+      });
+    case Gate::Silu:
+      return store([&](float* y, float(&own)[8]) GPU_LAMBDA {
+        store_four<Gate::Silu>(p.result, y, tile.expert, column, own, are_quads);
+      });
+    case Gate::Gelu:
+      return store([&](float* y, float(&own)[8]) GPU_LAMBDA {
+        store_four<Gate::Gelu>(p.result, y, tile.expert, column, own, are_quads);
+      });
+    case Gate::ClampedSwiglu:
+      return store([&](float* y, float(&own)[8]) GPU_LAMBDA {
+        store_four<Gate::ClampedSwiglu>(p.result, y, tile.expert, column, own, are_quads);
+      });
   }
 }
 

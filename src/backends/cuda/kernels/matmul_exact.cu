@@ -1,4 +1,5 @@
-// Products of many rows in f32, with weights of any format and at any place.
+// Products of many rows in f32, with weights of any format and at any place: all of those that must
+// be exact, and those of few columns.
 #include "backends/cuda/kernels/product_parts.h"
 #include "backends/cuda/kernels/weights.h"
 
@@ -61,6 +62,38 @@ GPU_KERNEL(exact_product, ProductParams, 256) {
     for (int j = 0; j < 4; j += 2)
       store_result<true>(p.result, y, tile.expert, first_column + my_columns + j, sums[i][j],
                          sums[i][j + 1]);
+  }
+}
+
+// Blocks: rows.
+GPU_KERNEL(narrow_product, ProductParams, 256) {
+  auto* weights = reinterpret_cast<float*>(dynamic_shared());
+  const DeviceWeight& w = p.weights[0];
+  const int n_columns = p.result.n_columns;
+  for (int i = thread(); i < n_columns * w.cols; i += n_threads())
+    weights[i] = weight_at(w, i / w.cols, i % w.cols);
+  sync();
+  for (int i = warp(); i < kNarrowRows; i += n_threads() / kWarp) {
+    const int row = block_x() * kNarrowRows + i;
+    if (row >= p.n) return;
+    const float* x =
+        static_cast<const float*>(p.x) + (p.rows == nullptr ? row : p.rows[row]) * p.x_stride;
+    float* y =
+        p.result.y + (p.result.rows == nullptr ? row : p.result.rows[row]) * p.result.y_stride;
+    for (int column = 0; column < n_columns; ++column) {
+      const float* own = weights + column * w.cols;
+      constexpr int kAtOnce = 4;
+      float sums[kAtOnce] = {};
+      int c = lane();
+      for (; c + (kAtOnce - 1) * kWarp < w.cols; c += kAtOnce * kWarp) {
+        GPU_UNROLL
+        for (int k = 0; k < kAtOnce; ++k) sums[k] += x[c + k * kWarp] * own[c + k * kWarp];
+      }
+      for (; c < w.cols; c += kWarp) sums[0] += x[c] * own[c];
+      const float sum = warp_sum((sums[0] + sums[1]) + (sums[2] + sums[3]));
+      if (lane() != 0) continue;
+      y[column] = p.result.biases[0] == nullptr ? sum : sum + p.result.biases[0][column];
+    }
   }
 }
 

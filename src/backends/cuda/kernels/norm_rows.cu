@@ -45,7 +45,7 @@ GPU_KERNEL(norm_short_rows, NormRowsParams, 256) {
 // A block for each row.
 GPU_KERNEL(norm_long_rows, NormRowsParams, 256) {
   GPU_SHARED float memory[32];
-  normalize<kNormThreads>(p.norm, block_x(), thread(),
+  normalize<kNormRowThreads>(p.norm, block_x(), thread(),
                           [&](float x) { return block_sum(x, memory); });
 }
 

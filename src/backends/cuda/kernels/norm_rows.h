@@ -11,8 +11,8 @@ struct NormRowsParams {
 };
 
 // A row is held in registers: by a warp, or by a block.
-inline constexpr int kNormQuads = 8;  // of a thread
+inline constexpr int kNormRowThreads = 256, kNormQuads = 8;  // of a thread
 inline constexpr int kMostOfWarp = 32 * 4 * kNormQuads;
-inline constexpr int kMostOfBlock = kNormThreads * 4 * kNormQuads;
+inline constexpr int kMostOfBlock = kNormRowThreads * 4 * kNormQuads;
 
 }  // namespace moeflux::gpu

@@ -233,12 +233,42 @@ GPU_INLINE Quad open_eight(const DeviceWeight& w, const StoredRow& row,
   return {out[0], out[1], out[2], out[3]};
 }
 
+// What those halves leave.
+template <Kind kKind, int kBits>
+GPU_INLINE Quad rest_of_eight(const DeviceWeight& w, const StoredRow& row,
+                              const StoredChunk<kKind, kBits>& chunk, int part) {
+  const Quad opened = open_eight(w, row, chunk, part);
+  const std::uint32_t halves[4] = {opened.x, opened.y, opened.z, opened.w};
+  float scale = 1, offset = 0;
+  if constexpr (StoredChunk<kKind, kBits>::kHasScales)
+    scale = scale_of_bits(w.scale_type, chunk.scales[kKind == Kind::Fp4 ? part / 2 : 0]);
+  if constexpr (kKind == Kind::Affine) {
+    if (w.zero == Zero::Bias) offset = scale_of_bits(w.scale_type, chunk.biases[0]);
+    if (w.zero == Zero::MidCode) offset = -scale * (1 << (kBits - 1));
+    if (w.zero == Zero::ZeroPoint) offset = -scale * static_cast<float>(chunk.biases[0]);
+  }
+  const auto rest = [&](int i) GPU_LAMBDA {
+    const float value = scale * number_of<kKind, kBits>(chunk.dwords, 8 * part + i) + offset;
+    const std::uint32_t half = halves[i / 2] >> (16 * (i % 2)) & 0xFFFFu;
+    return value * row.unit - from_half(static_cast<std::uint16_t>(half));
+  };
+  return {to_half2(rest(0), rest(1)), to_half2(rest(2), rest(3)), to_half2(rest(4), rest(5)),
+          to_half2(rest(6), rest(7))};
+}
+
 // The slow way, for any format.
 GPU_INLINE void open_slowly(const DeviceWeight& w, int row, float unit, int column, int n_halves,
-                            std::uint16_t* out) {
+                            bool is_rest, std::uint16_t* out) {
   GPU_ROLLED
-  for (int i = 0; i < n_halves; ++i)
-    out[i] = column + i < w.cols ? to_half(weight_at(w, row, column + i) * unit) : 0;
+  for (int i = 0; i < n_halves; ++i) {
+    if (column + i >= w.cols) {
+      out[i] = 0;
+      continue;
+    }
+    const float value = weight_at(w, row, column + i) * unit;
+    const std::uint16_t half = to_half(value);
+    out[i] = is_rest ? to_half(value - from_half(half)) : half;
+  }
 }
 
 }  // namespace moeflux::gpu

@@ -33,7 +33,9 @@ GPU_INLINE DeviceWeight weight_of(const ProductParams& p, int matrix, int expert
 
 template <bool kIsExact>
 inline float gate_value(const ResultParams& r, float gate, float up) {
-  const auto sigmoid_of = [](float x) { return kIsExact ? portable::sigmoid(x) : sigmoid(x); };
+  const auto sigmoid_of = [](float x) {
+    return kIsExact ? portable::sigmoid(x) : inverse(1.0f + exp(-x));
+  };
   switch (r.gate) {
     case Gate::Silu:
       return gate * sigmoid_of(gate) * up;

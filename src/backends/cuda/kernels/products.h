@@ -51,13 +51,15 @@ inline constexpr int kProductSharedBytes =
 // offsets are multiplied with means of activations: so the products of a scale and a code are
 // exact.
 inline constexpr int kDirectDepth = 128;
-inline constexpr int kDirectGroups = 32, kDirectGroupStride = kProductColumns + 4;
+inline constexpr int kDirectGroups = 16, kDirectGroupStride = kProductColumns + 4;
 constexpr int direct_stages(int n_parts) {
   return n_parts == 1 ? 3 : 2;
 }
+inline constexpr int kDirectCodeStages = 2;
 constexpr int direct_shared_bytes(int n_parts) {
   return direct_stages(n_parts) * n_parts * kProductRows * kTileDepth * 2 +
-         kProductRows * kDirectGroups * 2 + kDirectGroups * kDirectGroupStride * 4;
+         kDirectCodeStages * kProductColumns * kDirectDepth / 2 + kProductRows * kDirectGroups * 2 +
+         kDirectGroups * kDirectGroupStride * 4;
 }
 constexpr bool opens_in_registers(const DeviceWeight& w) {
   return w.kind == Kind::Affine && w.bits == 4 && w.cols % kDirectDepth == 0 &&
@@ -74,6 +76,10 @@ inline constexpr int kOpenedRows = 128, kOpenedColumns = 256, kOpenedThreads = 2
 constexpr int opened_shared_bytes(int depth, int stages) {
   return stages * (kOpenedRows + kOpenedColumns) * depth * 2;
 }
+
+// A product of so few columns is one of floats, by warps that have a row each.
+inline constexpr int kNarrowColumns = 4, kNarrowWeights = 8192, kNarrowRows = 32;
+inline constexpr int kNarrowThreads = 256;
 
 inline constexpr int kExactRows = 64, kExactColumns = 64, kExactThreads = 256;
 
@@ -121,6 +127,8 @@ struct ProductParams {
   float unit;
   const std::uint16_t* x_means;  // of groups, where weights are opened in registers
   std::int64_t means_stride;
+  std::int32_t n_parts;  // of rows of x, where weights are opened on the way into shared memory
+  std::int32_t rows_per_tile;
 };
 
 // Rows of f32 become rows of halves, filled up with zeros to whole tiles.
@@ -132,9 +140,10 @@ struct RoundRowsParams {
   std::int64_t out_stride;
   float* scales;
   std::int32_t cols;
-  // For products that open weights in registers: means of each group of columns, rows of out for
-  // two halves each, and which groups.
+  // Of a row: the halves, and with more than one the halves of what they leave, and the first
+  // again. Products of three parts take weights, weights and what halves leave of weights.
   std::int32_t n_parts;
+  // For products that open weights in registers: means of each group of columns.
   std::uint16_t* means;
   std::int64_t means_stride;
   std::int32_t group, unused;
@@ -147,6 +156,7 @@ struct OpenParams {
   std::int64_t out_stride;
   std::int32_t is_gated, first, n;
   float unit;
+  std::int32_t n_parts, unused;  // of a row of `out`
 };
 
 // A product with opened weights.

@@ -72,6 +72,21 @@ GPU_INLINE Scale round_row(int n_units, std::int32_t* memory, const Load& load,
   return scale;
 }
 
+struct Halves {
+  Quad first, rest;
+};
+GPU_INLINE Halves halves_of(const float (&values)[8], float scale) {
+  std::uint32_t first[4], rest[4];
+  GPU_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    const float one = values[2 * i] * scale, two = values[2 * i + 1] * scale;
+    first[i] = to_half2(one, two);
+    rest[i] = to_half2(one - from_half(static_cast<std::uint16_t>(first[i] & 0xFFFFu)),
+                       two - from_half(static_cast<std::uint16_t>(first[i] >> 16)));
+  }
+  return {{first[0], first[1], first[2], first[3]}, {rest[0], rest[1], rest[2], rest[3]}};
+}
+
 GPU_INLINE const float* row_of(const RoundRowsParams& p) {
   const int row = block_x();
   return p.x + (p.rows == nullptr ? row : p.rows[row]) * p.x_stride;
@@ -83,7 +98,7 @@ GPU_INLINE const float* row_of(const RoundRowsParams& p) {
 GPU_KERNEL(round_rows, RoundRowsParams, 256) {
   GPU_SHARED std::int32_t memory[32];
   const float* x = row_of(p);
-  const int n_units = static_cast<int>(p.out_stride / 8);
+  const int n_units = static_cast<int>(p.out_stride / 8) / p.n_parts;
   const bool are_quads = reinterpret_cast<std::uintptr_t>(p.x) % 16 == 0 && p.x_stride % 4 == 0;
   auto* out = reinterpret_cast<Quad*>(p.out + block_x() * p.out_stride);
   const auto load = [&](int unit, float(&values)[8]) GPU_LAMBDA {
@@ -104,11 +119,10 @@ GPU_KERNEL(round_rows, RoundRowsParams, 256) {
   };
   const auto store = [&](int unit, const float(&values)[8], float scale) GPU_LAMBDA {
     if (unit >= n_units) return;
-    std::uint32_t halves[4];
-    GPU_UNROLL
-    for (int i = 0; i < 4; ++i)
-      halves[i] = to_half2(values[2 * i] * scale, values[2 * i + 1] * scale);
-    out[unit] = {halves[0], halves[1], halves[2], halves[3]};
+    const Halves halves = halves_of(values, scale);
+    out[unit] = halves.first;
+    if (p.n_parts > 1) out[n_units + unit] = halves.rest;
+    if (p.n_parts > 2) out[2 * n_units + unit] = halves.first;
   };
   const Scale scale = round_row(n_units, memory, load, store);
   if (thread() == 0) p.scales[block_x()] = scale.up;
@@ -151,16 +165,9 @@ GPU_KERNEL(round_rows_direct, RoundRowsParams, 256) {
         to[0] = to_half((sums[0] + sums[1] + (sums[2] + sums[3])) * share);
       }
     }
-    std::uint32_t halves[4], rests[4];
-    GPU_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      const float first = values[2 * i] * scale, second = values[2 * i + 1] * scale;
-      halves[i] = to_half2(first, second);
-      rests[i] = to_half2(first - from_half(static_cast<std::uint16_t>(halves[i] & 0xFFFFu)),
-                          second - from_half(static_cast<std::uint16_t>(halves[i] >> 16)));
-    }
-    out[unit] = {halves[0], halves[1], halves[2], halves[3]};
-    if (p.n_parts == 2) out[n_units + unit] = {rests[0], rests[1], rests[2], rests[3]};
+    const Halves halves = halves_of(values, scale);
+    out[unit] = halves.first;
+    if (p.n_parts == 2) out[n_units + unit] = halves.rest;
   };
   const Scale scale = round_row(n_units, memory, load, store);
   if (thread() == 0) p.scales[block_x()] = scale.up;

@@ -102,24 +102,34 @@ class ChunkOpener {
   GPU_INLINE ChunkOpener(const ProductParams& p, int expert, int matrix, int row)
       : row_(stored_row(weight_of(p, matrix, expert), row, p.unit)),
         places_(places_of(weight_of(p, 0, expert))) {
+    for (int line = 0; line < kAhead; line += kLine) ask(p, line);
     if (p.result.gate == Gate::None) return;
     const Places of_second = places_of(weight_of(p, 1, expert));
     if (of_second > places_) places_ = of_second;
   }
   GPU_INLINE void load(const ProductParams& p, int column) {
+    const int at = column / 8 * kBits;
+    if (at % kLine < kTileDepth / 8 * kBits) ask(p, at + kAhead);
     GPU_UNROLL
     for (int i = 0; i < 2; ++i)
       load_chunk(p.weights[0], row_, places_, column + i * kOpenedChunk, chunks_[i]);
   }
   // Half of what was loaded, into the thread's row of a tile.
-  GPU_INLINE void open(const ProductParams& p, int chunk, unsigned char* tile) const {
+  GPU_INLINE void open(const ProductParams& p, int chunk, bool is_rest, unsigned char* tile) const {
     GPU_UNROLL
     for (int i = 0; i < 4; ++i)
       *reinterpret_cast<Quad*>(tile + unit_at<kTileDepth>(thread(), 4 * chunk + i)) =
-          open_eight(p.weights[0], row_, chunks_[chunk], i);
+          is_rest ? rest_of_eight(p.weights[0], row_, chunks_[chunk], i)
+                  : open_eight(p.weights[0], row_, chunks_[chunk], i);
   }
 
  private:
+  // Whole lines ahead: a tile has a few bytes of each of many rows.
+  static constexpr int kLine = 128, kAhead = 4 * kLine;
+  GPU_INLINE void ask(const ProductParams& p, int at) const {
+    if (at < p.weights[0].row_bytes) prefetch(row_.data + at);
+  }
+
   StoredRow row_;
   Places places_;
   StoredChunk<kKind, kBits> chunks_[2];
@@ -130,11 +140,11 @@ class SlowOpener {
   GPU_INLINE SlowOpener(const ProductParams& p, int expert, int matrix, int row)
       : w_(weight_of(p, matrix, expert)), row_(row) {}
   GPU_INLINE void load(const ProductParams&, int column) { column_ = column; }
-  GPU_INLINE void open(const ProductParams& p, int chunk, unsigned char* tile) const {
+  GPU_INLINE void open(const ProductParams& p, int chunk, bool is_rest, unsigned char* tile) const {
     GPU_ROLLED
     for (int i = 0; i < 4; ++i)
       open_slowly(
-          w_, row_, p.unit, column_ + 32 * chunk + 8 * i, 8,
+          w_, row_, p.unit, column_ + 32 * chunk + 8 * i, 8, is_rest,
           reinterpret_cast<std::uint16_t*>(tile + unit_at<kTileDepth>(thread(), 4 * chunk + i)));
   }
 
@@ -150,7 +160,7 @@ GPU_INLINE void product_of_stored(const ProductParams& p) {
   static_assert(kProductThreads == kProductColumns && kTileDepth == 64);
   constexpr int kTileBytes = kProductRows * kTileDepth * 2, kUnits = kTileDepth / 8;
   constexpr int kRowsAtOnce = kProductThreads / kUnits, kCopies = kProductRows / kRowsAtOnce;
-  const RowTile tile = row_tile(p, block_y(), kProductRows);
+  const RowTile tile = row_tile(p, block_y(), p.rows_per_tile);
   if (tile.n_rows == 0) return;
   const int first_column = block_x() * kProductColumns;
   unsigned char* activations = dynamic_shared();
@@ -167,7 +177,8 @@ GPU_INLINE void product_of_stored(const ProductParams& p) {
   sync();
   const auto* x = static_cast<const Quad*>(p.x) + thread() % kUnits;
   const int to = unit_at<kTileDepth>(thread() / kUnits, thread() % kUnits);
-  const int n_steps = (p.weights[0].cols + kTileDepth - 1) / kTileDepth;
+  const int steps_of_part = (p.weights[0].cols + kTileDepth - 1) / kTileDepth;
+  const int n_steps = steps_of_part * p.n_parts;
   const auto copy = [&](int step, int stage) GPU_LAMBDA {
     if (step < n_steps) {
       GPU_UNROLL
@@ -192,9 +203,11 @@ GPU_INLINE void product_of_stored(const ProductParams& p) {
   GPU_UNROLL
   for (int i = 0; i < kActivationStages; ++i) copy(i, i);
   opener.load(p, 0);
-  opener.open(p, 0, weights);
-  opener.open(p, 1, weights);
-  opener.load(p, kTileDepth);
+  opener.open(p, 0, false, weights);
+  opener.open(p, 1, false, weights);
+  int loaded = steps_of_part == 1 ? 0 : 1;  // step of its part
+  bool is_rest = false;                     // what is opened next
+  opener.load(p, loaded * kTileDepth);
 
   const WarpTile at{warp() % 2 * 16, warp() / 2 * 64};
   float sums[4][8][4] = {};
@@ -224,8 +237,12 @@ GPU_INLINE void product_of_stored(const ProductParams& p) {
           load_fragments<kTileDepth>(fragments[(part + 1) % 2], a, b, at, part + 1);
         }
         multiply_fragments(sums, fragments[part % 2], pieces());
-        if (part < 2) opener.open(p, part, next_b);  // also when there is no next step
-        if (part == 1) opener.load(p, (step + 2) * kTileDepth);
+        if (part == 0) is_rest = step + 1 >= 2 * steps_of_part;
+        if (part < 2) opener.open(p, part, is_rest, next_b);  // also when there is no next step
+        if (part == 1) {
+          loaded = loaded + 1 == steps_of_part ? 0 : loaded + 1;
+          opener.load(p, loaded * kTileDepth);
+        }
       }
       stage = next_stage;
     }
