@@ -163,7 +163,7 @@ def main():
             say(log, "\n" + table(phase.results()) + "\n")
             if arguments.json:
                 pathlib.Path(arguments.json).write_text(json.dumps(results, indent=1) + "\n")
-    say(log, table(results))
+        say(log, table(results))
     n_expected = sum(len(phase.tests) for phase in phases)
     slow = [row for row in results if row["ratio"] > 1 + arguments.tolerance]
     return 1 if slow or len(results) < n_expected else 0
