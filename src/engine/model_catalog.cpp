@@ -14,6 +14,7 @@
 #include "source/container.h"
 #include "source/flash_moe.h"
 #include "source/gguf.h"
+#include "source/hub_cache.h"
 #include "source/safetensors.h"
 
 namespace moeflux {
@@ -104,12 +105,31 @@ void add_files(const std::string& directory, const std::string& prefix,
 }
 
 void add_models(const std::string& directory, const std::string& prefix, int levels,
+                std::vector<CatalogEntry>& entries);
+
+// A model of the hub's cache, "ORG/NAME": what its snapshot has. One that was not fetched to its
+// end is none yet.
+void add_hub_model(const std::string& folder, const std::string& name,
+                   std::vector<CatalogEntry>& entries) {
+  const auto snapshot = hub_snapshot(folder);
+  if (!snapshot) return;
+  if (holds_model(*snapshot))
+    entries.push_back(make_entry(*snapshot, name));
+  else
+    add_models(*snapshot, name + "/", 1, entries);
+}
+
+void add_models(const std::string& directory, const std::string& prefix, int levels,
                 std::vector<CatalogEntry>& entries) {
   add_files(directory, prefix, entries);
   for (const std::string& base : list_directories(directory)) {
     const std::string path = directory + "/" + base;
     if (entries.size() >= kMaxModels) return;
     try {
+      if (is_hub_folder(path)) {
+        add_hub_model(path, *hub_name(base), entries);
+        continue;
+      }
       if (holds_model(path)) {
         entries.push_back(make_entry(path, prefix + base));
         continue;
