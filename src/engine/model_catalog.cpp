@@ -250,6 +250,28 @@ const CatalogEntry* find_called(const std::vector<CatalogEntry>& models, std::st
   return find_only(models, name, [&](const auto& n) { return lower(last_part(n)) == low; });
 }
 
+// "org/name:Q4_K_M": the GGUF file of org/name with that tag. Also "org/name" where the hub's host
+// was before it.
+const CatalogEntry* find_tagged(const std::vector<CatalogEntry>& models, std::string_view name) {
+  const std::size_t colon = name.find(':');
+  const std::string_view plain = name.substr(0, colon);
+  if (colon == std::string_view::npos || name.substr(colon) == kTag)
+    return find_called(models, plain);
+  const std::string_view tag = name.substr(colon + 1);
+  std::vector<std::string> paths;
+  for (const CatalogEntry& each : models) {
+    if (lower(each.name) == lower(plain) && directory_exists(each.path)) {
+      if (!find_gguf_by_tag(gguf_models(list_files(each.path)), tag).empty()) return &each;
+    } else if (lower(each.name).starts_with(lower(plain) + "/")) {
+      paths.push_back(each.path);
+    }
+  }
+  const std::string found = find_gguf_by_tag(paths, tag);
+  if (found.empty()) return nullptr;
+  return &*std::find_if(models.begin(), models.end(),
+                        [&](const CatalogEntry& each) { return each.path == found; });
+}
+
 struct MatrixCounter {
   std::int64_t* n;
   void operator()(const StoredMatrix& matrix) const { *n += matrix.rows * matrix.cols; }
@@ -270,6 +292,7 @@ const CatalogEntry& find_model(const std::vector<CatalogEntry>& models, std::str
     const std::string_view plain = name.substr(0, name.size() - kTag.size());
     if (const CatalogEntry* found = find_called(models, plain)) return *found;
   }
+  if (const CatalogEntry* found = find_tagged(models, without_hub_host(name))) return *found;
   refuse_unknown(models, name);
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <ctime>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -63,6 +64,8 @@ void sleep_unless(const std::function<bool()>& cancelled, std::chrono::milliseco
 void Patience::failed(const TryAgain& failure) {
   const RetryPolicy& policy = options_.retry;
   ++n_failures_;
+  // A line that was cut in the middle of something is just taken up again.
+  if (std::exchange(has_progressed_, false) && !failure.answered) return;
   if (at_ == At::FirstQuestion && !failure.answered && n_failures_ >= policy.most_unreachable)
     fail(Errc::Io,
          "{}; is this machine connected? proxies come from https_proxy, another hub from "

@@ -102,7 +102,10 @@ class Patience {
  public:
   enum class At { FirstQuestion, Transfer };
   Patience(const HubClientOptions& options, At at) : options_(options), at_(at) {}
-  void progress() { n_failures_ = 0; }
+  void progress() {
+    n_failures_ = 0;
+    has_progressed_ = true;
+  }
   // Returns after the wait. Throws an Error with the failure's message when there were too many.
   void failed(const TryAgain& failure);
 
@@ -110,6 +113,7 @@ class Patience {
   const HubClientOptions& options_;
   const At at_;
   int n_failures_ = 0;
+  bool has_progressed_ = false;  // since the last failure
 };
 
 // Sleeps, but not longer than until `cancelled` holds; then throws Error(Cancelled).

@@ -119,11 +119,9 @@ bool is_foreign_address(std::string_view text, const HubSettings& settings) {
 
 HubReference parse_hub_reference(std::string_view text, const HubSettings& settings) {
   HubReference reference;
-  std::string_view short_form = text;
-  for (const std::string& host : {std::string(kShortHost), parse_url(kDefaultEndpoint).host,
-                                  parse_url(settings.endpoint).authority()}) {
-    if (const auto rest = below_host(text, host); !rest.empty()) short_form = rest;
-  }
+  std::string_view short_form = without_hub_host(text);
+  if (const auto rest = below_host(text, parse_url(settings.endpoint).authority()); !rest.empty())
+    short_form = rest;
   if (text.find("://") != std::string_view::npos) {
     read_page_path(parse_url(text).target, reference);
   } else {

@@ -1,7 +1,6 @@
 #include "hub/selection.h"
 
 #include <algorithm>
-#include <cctype>
 #include <set>
 
 #include <fnmatch.h>
@@ -113,26 +112,6 @@ std::vector<HubFile> choose_safetensors(const HubListing& listing) {
 }
 
 }  // namespace
-
-std::string find_gguf_by_tag(const std::vector<std::string>& models, std::string_view tag) {
-  const std::string wanted = in_lower_case(tag);
-  const auto is_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
-  std::string best;
-  for (const std::string& path : models) {
-    const std::string name = in_lower_case(path);
-    for (std::size_t at = name.find(wanted); at != std::string::npos;
-         at = name.find(wanted, at + 1)) {
-      const std::size_t end = at + wanted.size();
-      const bool begins = at == 0 || !is_word(name[at - 1]);
-      // "Q4_K" before "_M" is another one.
-      const bool ends =
-          end == name.size() || name[end] == '.' || name[end] == '-' || name[end] == '/';
-      if (!begins || !ends) continue;
-      if (best.empty() || path.size() < best.size()) best = path;
-    }
-  }
-  return best;
-}
 
 std::vector<HubFile> choose_files(const HubListing& listing, const FileChoice& choice) {
   std::vector<HubFile> files;

@@ -20,8 +20,4 @@ struct FileChoice {
 // or Error(BadInput) that lists what there is where nothing fits or several do.
 std::vector<HubFile> choose_files(const HubListing& listing, const FileChoice& choice);
 
-// The model among GGUF files whose name has this tag between other characters than letters and
-// digits: in any case, and "Q4_K" is not "Q4_K_M". "" when there is none.
-std::string find_gguf_by_tag(const std::vector<std::string>& models, std::string_view tag);
-
 }  // namespace moeflux

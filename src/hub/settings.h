@@ -9,12 +9,9 @@
 #include <vector>
 
 #include "hub/url.h"
+#include "source/hub_cache.h"
 
 namespace moeflux {
-
-// The only place that names it, and the short name that people write.
-inline constexpr const char* kDefaultEndpoint = "https://huggingface.co";
-inline constexpr const char* kShortHost = "hf.co";
 
 struct Proxy {
   Url address;

@@ -65,6 +65,16 @@ std::optional<std::string> newest_snapshot(const std::string& folder) {
 
 }  // namespace
 
+std::string_view without_hub_host(std::string_view name) {
+  const std::string_view endpoint = kDefaultEndpoint;
+  for (const std::string_view host :
+       {std::string_view(kShortHost), endpoint.substr(endpoint.find("://") + 3)}) {
+    if (name.size() > host.size() && name.starts_with(host) && name[host.size()] == '/')
+      return name.substr(host.size() + 1);
+  }
+  return name;
+}
+
 bool is_hub_name(std::string_view name) {
   const std::size_t slash = name.find('/');
   if (slash == std::string_view::npos) return is_part(name);

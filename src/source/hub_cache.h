@@ -13,6 +13,12 @@
 
 namespace moeflux {
 
+// The hub: the only place that names it, and the short name that people write.
+inline constexpr const char* kDefaultEndpoint = "https://huggingface.co";
+inline constexpr const char* kShortHost = "hf.co";
+// "org/name" of "hf.co/org/name"; another text stays.
+std::string_view without_hub_host(std::string_view name);
+
 // What the hub takes for a model: "ORG/NAME", or "NAME" of old ones; letters, digits, ".", "-",
 // "_".
 bool is_hub_name(std::string_view name);

@@ -87,7 +87,7 @@ TEST_F(PullCommand, NearMissesAreNamed) {
              {"no such model", "did you mean maker/tiny?", "moeflux pull maker/tinny fetches it"});
   expect_has(run({"info", "-m", "tyny"}).err, {"did you mean maker/tiny?"});
   fs::create_directories(directory_.file("qwen"));
-  expect_has(run({"info", directory_.file("qwne")}).err, {"did you mean", "/qwen?"});
+  expect_has(run({"info", directory_.file("qwan")}).err, {"did you mean", "/qwen?"});
   expect_has(run({"info", "maker/tiny:Q4_K_M"}).err, {"moeflux pull maker/tiny:Q4_K_M"});
 }
 
@@ -130,6 +130,15 @@ TEST_F(PullCommand, SaysWhatStandsInTheWay) {
   const Outcome to_file =
       run({"pull", "maker/tiny", "--cache", "/dev/null/x"}, {{"HF_TOKEN", "hf_x"}});
   expect_has(to_file.err, {"/dev/null/x", "cannot be made"});
+}
+
+TEST_F(PullCommand, TheBundledModelSaysThatItAnswers) {
+  const std::vector<std::string> ask{"run", "--no-think", "What is 12 + 30?"};
+  const Outcome unnamed = run(ask, {{"MOEFLUX_MODEL", ""}});
+  EXPECT_EQ(unnamed.out, "12 + 30 = 42\n");
+  expect_has(unnamed.err, {"no model was named", "moeflux pull ORG/NAME"});
+  EXPECT_EQ(unnamed.err.find("no model was named"), unnamed.err.rfind("no model was named"));
+  EXPECT_EQ(run(ask).err.find("no model was named"), std::string::npos);
 }
 
 TEST_F(PullCommand, ADryRunFetchesNothing) {

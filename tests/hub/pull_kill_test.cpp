@@ -19,7 +19,12 @@ class PullKill : public HubTest {
  protected:
   Input input() const {
     return {.text = "",
-            .env = {{"HF_ENDPOINT", server_.url()}, {"HF_HUB_CACHE", cache()}, {"HF_TOKEN", ""}}};
+            .env = {{"HF_ENDPOINT", server_.url()},
+                    {"HF_HUB_CACHE", cache()},
+                    {"HF_TOKEN", ""},
+                    {"http_proxy", ""},
+                    {"all_proxy", ""},
+                    {"ALL_PROXY", ""}}};
   }
   static std::vector<std::string> arguments() { return {"pull", kModel, "--connections", "4"}; }
 };

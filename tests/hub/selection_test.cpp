@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "source/gguf.h"
 #include "support/expect_error.h"
 
 namespace moeflux::test {

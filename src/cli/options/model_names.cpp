@@ -7,7 +7,6 @@
 #include "base/file.h"
 #include "base/suggestion.h"
 #include "engine/model_catalog.h"
-#include "hub/selection.h"
 #include "hub/url.h"
 #include "source/checkpoint_files.h"
 #include "source/gguf.h"
@@ -41,7 +40,8 @@ struct HubWord {
   std::string name, revision, tag;
 };
 
-HubWord take_apart(const std::string& word) {
+HubWord take_apart(const std::string& given) {
+  const std::string word(without_hub_host(given));
   const std::size_t mark = word.find_first_of("@:");
   HubWord parts{.name = word.substr(0, mark), .revision = {}, .tag = {}};
   if (mark == std::string::npos) return parts;
