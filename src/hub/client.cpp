@@ -141,6 +141,18 @@ ReplyHead HubClient::send(const Url& url, const std::string& method,
   }
 }
 
+// So that the connection can be used again, where that costs little.
+void HubClient::skip_body(const ReplyHead& head) {
+  if (!head.length || *head.length > kReadBytes) return;
+  std::vector<std::byte> bytes(*head.length);
+  try {
+    while (!bytes.empty() && body(bytes) > 0) {
+    }
+  } catch (const TryAgain&) {
+    // The next request opens another one.
+  }
+}
+
 HubClient::Reply HubClient::follow(const std::string& method, Url url,
                                    std::optional<FileRange> range, bool stay_on_endpoint) {
   Reply reply;
@@ -159,6 +171,7 @@ HubClient::Reply HubClient::follow(const std::string& method, Url url,
       return reply;
     }
     const Url next = resolve_url(url, reply.head.header("location"));
+    skip_body(reply.head);
     if (stay_on_endpoint && !next.same_origin(url)) return reply;
     reply.first = n_redirects == 0 || stay_on_endpoint ? reply.head : reply.first;
     if (n_redirects >= kMaxRedirects)

@@ -85,6 +85,7 @@ class HubClient {
                bool stay_on_endpoint);
   [[noreturn]] void refuse(const Url& url, const ReplyHead& head, bool with_token);
   std::string said(const ReplyHead& head);
+  void skip_body(const ReplyHead& head);
   void drop(const Url& url);
 
   std::shared_ptr<const HubClientOptions> options_;

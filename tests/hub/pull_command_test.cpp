@@ -132,6 +132,32 @@ TEST_F(PullCommand, SaysWhatStandsInTheWay) {
   expect_has(to_file.err, {"/dev/null/x", "cannot be made"});
 }
 
+TEST_F(PullCommand, OneOfSeveralGgufFiles) {
+  const std::string bytes = bytes_of_file(data_path("fixtures/gguf-mixtral/model.gguf"));
+  server_.add("maker/gguf", "x-Q4_K_M.gguf", {bytes, true});
+  server_.add("maker/gguf", "x-Q8_0.gguf", {bytes, true});  // the same bytes, to share a blob
+  server_.add("maker/gguf", "x-Q2_K.gguf", {bytes + "end", true});
+  expect_has(run({"pull", "maker/gguf"}).err,
+             {"several models", "maker/gguf:QUANTIZATION", "x-Q2_K.gguf"});
+  ASSERT_EQ(run({"pull", "maker/gguf:Q4_K_M"}).exit_code, 0);
+  EXPECT_EQ(server_.bytes_sent(), bytes.size());
+  EXPECT_EQ(run({"info", "maker/gguf"}).exit_code, 0);
+  ASSERT_EQ(run({"pull", "maker/gguf:q8_0"}).exit_code, 0);
+  EXPECT_EQ(server_.bytes_sent(), bytes.size());
+  const Json info = parse_json(run({"info", "--json", "maker/gguf:Q8_0"}).out, "stdout");
+  EXPECT_TRUE(info["path"].get<std::string>().ends_with("/x-Q8_0.gguf")) << info["path"];
+  expect_has(run({"info", "maker/gguf"}).err, {"x-Q4_K_M.gguf", "x-Q8_0.gguf"});
+  const Outcome plan = run({"plan", "maker/gguf:Q2_K", "--disk", "1", "--memory", "1"});
+  expect_has(plan.out, {"maker/gguf:Q2_K, mixtral (gguf)"});
+
+  const Outcome first = run({"rm", "--yes", "maker/gguf/x-Q8_0"});
+  EXPECT_EQ(first.exit_code, 0) << first.err;
+  expect_has(first.out, {"0 B freed"});
+  EXPECT_EQ(run({"info", "maker/gguf:Q4_K_M"}).exit_code, 0);
+  EXPECT_EQ(run({"rm", "--yes", "maker/gguf"}).exit_code, 0);
+  EXPECT_FALSE(fs::exists(directory_.file("hub/models--maker--gguf")));
+}
+
 TEST_F(PullCommand, TheBundledModelSaysThatItAnswers) {
   const std::vector<std::string> ask{"run", "--no-think", "What is 12 + 30?"};
   const Outcome unnamed = run(ask, {{"MOEFLUX_MODEL", ""}});

@@ -229,7 +229,7 @@ void add_pull_command(CommandLine& line) {
   command.group("Output").flag("--json", options->json, "print the result as JSON");
   add_general_options(command, options->general);
   command.example("pull Qwen/Qwen3.6-35B-A3B")
-      .example("pull unsloth/Qwen3.6-35B-A3B-GGUF:Q4_K_M")
+      .example("pull ORG/NAME-GGUF:Q4_K_M")
       .example("pull ORG/NAME@v1.0 --include '*.safetensors' --include '*.json'")
       .example("pull https://example.org/models/some-Q4_K_M.gguf --to /data/models");
   command

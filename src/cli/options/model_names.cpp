@@ -50,7 +50,7 @@ HubWord take_apart(const std::string& given) {
   return parts;
 }
 
-std::string gguf_of(const std::string& snapshot, const std::string& name, const std::string& tag) {
+std::optional<std::string> gguf_of(const std::string& snapshot, const std::string& tag) {
   std::vector<std::string> models;
   std::error_code error;
   for (fs::recursive_directory_iterator it(snapshot, error), end; !error && it != end;
@@ -61,13 +61,7 @@ std::string gguf_of(const std::string& snapshot, const std::string& name, const 
   }
   std::sort(models.begin(), models.end());
   const std::string found = find_gguf_by_tag(models, tag);
-  if (found.empty()) {
-    fail(Errc::NotFound,
-         "{}:{}: the hub's cache has {} without a file of {}; moeflux pull {}:{} "
-         "fetches it",
-         name, tag, name, tag, name, tag);
-  }
-  return snapshot + "/" + found;
+  return found.empty() ? std::nullopt : std::optional(snapshot + "/" + found);
 }
 
 std::optional<std::string> find_in_cache(const std::string& cache, const std::string& word) {
@@ -82,7 +76,7 @@ std::optional<std::string> find_in_cache(const std::string& cache, const std::st
   }
   const auto snapshot = hub_snapshot(folder, parts.revision);
   if (!snapshot) return std::nullopt;
-  return parts.tag.empty() ? *snapshot : gguf_of(*snapshot, name, parts.tag);
+  return parts.tag.empty() ? snapshot : gguf_of(*snapshot, parts.tag);
 }
 
 // A neighbour of a path that leads nowhere, which may have been meant.

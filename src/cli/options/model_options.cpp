@@ -135,7 +135,7 @@ std::uint64_t parse_size(const std::string& text, const std::string& option) {
 void add_model_option(Command& command, ModelOptions& options) {
   command.group("Model")
       .option("-m,--model", options.model, "PATH",
-              "path, name in --models, or ORG/NAME of the hub's cache (default: the bundled model)")
+              "path, or name like ORG/NAME (default: the bundled model)")
       .env("MOEFLUX_MODEL")
       .fallback(options.default_model);
   add_models_option(command, options);
