@@ -70,12 +70,13 @@ int run(const std::vector<std::string>& arguments) {
   CommandLine line("moeflux runs mixture-of-experts language models that are larger than memory.",
                    version_line());
   for (const auto add :
-       {add_run_command,      add_chat_command,     add_serve_command,      add_ps_command,
-        add_info_command,     add_ls_command,       add_show_command,       add_rm_command,
-        add_tokenize_command, add_template_command, add_verify_command,     add_eval_command,
-        add_bench_command,    add_convert_command,  add_check_command,      add_synth_command,
-        add_doctor_command,   add_plan_command,     add_trace_command,      add_store_command,
-        add_version_command,  add_config_command,   add_completion_command, add_man_page_command})
+       {add_run_command,     add_chat_command,     add_serve_command,    add_ps_command,
+        add_info_command,    add_pull_command,     add_ls_command,       add_show_command,
+        add_rm_command,      add_tokenize_command, add_template_command, add_verify_command,
+        add_eval_command,    add_bench_command,    add_convert_command,  add_check_command,
+        add_synth_command,   add_doctor_command,   add_plan_command,     add_trace_command,
+        add_store_command,   add_version_command,  add_config_command,   add_completion_command,
+        add_man_page_command})
     add(line);
   line.example("run \"What is 12 + 30?\"");
   line.example("info models/demo");

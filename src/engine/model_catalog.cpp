@@ -14,6 +14,7 @@
 #include "source/container.h"
 #include "source/flash_moe.h"
 #include "source/gguf.h"
+#include "source/hub_cache.h"
 #include "source/safetensors.h"
 
 namespace moeflux {
@@ -104,12 +105,31 @@ void add_files(const std::string& directory, const std::string& prefix,
 }
 
 void add_models(const std::string& directory, const std::string& prefix, int levels,
+                std::vector<CatalogEntry>& entries);
+
+// A model of the hub's cache, "ORG/NAME": what its snapshot has. One that was not fetched to its
+// end is none yet.
+void add_hub_model(const std::string& folder, const std::string& name,
+                   std::vector<CatalogEntry>& entries) {
+  const auto snapshot = hub_snapshot(folder);
+  if (!snapshot) return;
+  if (holds_model(*snapshot))
+    entries.push_back(make_entry(*snapshot, name));
+  else
+    add_models(*snapshot, name + "/", 1, entries);
+}
+
+void add_models(const std::string& directory, const std::string& prefix, int levels,
                 std::vector<CatalogEntry>& entries) {
   add_files(directory, prefix, entries);
   for (const std::string& base : list_directories(directory)) {
     const std::string path = directory + "/" + base;
     if (entries.size() >= kMaxModels) return;
     try {
+      if (is_hub_folder(path)) {
+        add_hub_model(path, *hub_name(base), entries);
+        continue;
+      }
       if (holds_model(path)) {
         entries.push_back(make_entry(path, prefix + base));
         continue;
@@ -230,6 +250,28 @@ const CatalogEntry* find_called(const std::vector<CatalogEntry>& models, std::st
   return find_only(models, name, [&](const auto& n) { return lower(last_part(n)) == low; });
 }
 
+// "org/name:Q4_K_M": the GGUF file of org/name with that tag. Also "org/name" where the hub's host
+// was before it.
+const CatalogEntry* find_tagged(const std::vector<CatalogEntry>& models, std::string_view name) {
+  const std::size_t colon = name.find(':');
+  const std::string_view plain = name.substr(0, colon);
+  if (colon == std::string_view::npos || name.substr(colon) == kTag)
+    return find_called(models, plain);
+  const std::string_view tag = name.substr(colon + 1);
+  std::vector<std::string> paths;
+  for (const CatalogEntry& each : models) {
+    if (lower(each.name) == lower(plain) && directory_exists(each.path)) {
+      if (!find_gguf_by_tag(gguf_models(list_files(each.path)), tag).empty()) return &each;
+    } else if (lower(each.name).starts_with(lower(plain) + "/")) {
+      paths.push_back(each.path);
+    }
+  }
+  const std::string found = find_gguf_by_tag(paths, tag);
+  if (found.empty()) return nullptr;
+  return &*std::find_if(models.begin(), models.end(),
+                        [&](const CatalogEntry& each) { return each.path == found; });
+}
+
 struct MatrixCounter {
   std::int64_t* n;
   void operator()(const StoredMatrix& matrix) const { *n += matrix.rows * matrix.cols; }
@@ -250,6 +292,7 @@ const CatalogEntry& find_model(const std::vector<CatalogEntry>& models, std::str
     const std::string_view plain = name.substr(0, name.size() - kTag.size());
     if (const CatalogEntry* found = find_called(models, plain)) return *found;
   }
+  if (const CatalogEntry* found = find_tagged(models, without_hub_host(name))) return *found;
   refuse_unknown(models, name);
 }
 

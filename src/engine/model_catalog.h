@@ -1,9 +1,10 @@
 // The models of a directory, by name.
 //
 // A model is a checkpoint directory of any layout that open_source() knows, or a GGUF file beside
-// others. Its name is its directory's or its file's, with that of the directory around it where
-// models are sorted by who made them: "qwen", "org/qwen", "org/qwen/qwen-Q4_K_M". Hidden
-// directories are left out; links are followed. No weights are read.
+// others, or a folder of the hub's cache (source/hub_cache.h), which is called "org/name". Its name
+// is its directory's or its file's, with that of the directory around it where models are sorted by
+// who made them: "qwen", "org/qwen", "org/qwen/qwen-Q4_K_M". Hidden directories are left out; links
+// are followed. No weights are read.
 #pragma once
 
 #include <chrono>

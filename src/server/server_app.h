@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "hub/settings.h"
 #include "server/http/exchange.h"
 #include "server/service/model_pool.h"
 
@@ -103,6 +104,7 @@ struct ServerAppOptions {
   // Names in a Host header besides addresses and localhost; "*": any. A web page that has its own
   // name resolved to this machine must not reach a server meant for this machine alone.
   std::vector<std::string> hosts = {};
+  std::function<HubSettings()> hub = {};  // where models are pulled from; none: nowhere
 };
 
 class ServerApp {

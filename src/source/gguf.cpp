@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <filesystem>
 #include <utility>
 
@@ -250,6 +251,31 @@ std::string gguf_model_name(std::string_view file_name) {
   }
   if (is_gguf_name(file_name)) file_name.remove_suffix(kFileEnding.size());
   return std::string(file_name);
+}
+
+std::string find_gguf_by_tag(const std::vector<std::string>& models, std::string_view tag) {
+  const auto in_lower_case = [](std::string_view text) {
+    std::string result(text);
+    for (char& c : result) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return result;
+  };
+  const std::string wanted = in_lower_case(tag);
+  const auto is_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
+  std::string best;
+  for (const std::string& path : models) {
+    const std::string name = in_lower_case(path);
+    for (std::size_t at = name.find(wanted); at != std::string::npos;
+         at = name.find(wanted, at + 1)) {
+      const std::size_t end = at + wanted.size();
+      const bool begins = at == 0 || !is_word(name[at - 1]);
+      // "Q4_K" before "_M" is another one.
+      const bool ends =
+          end == name.size() || name[end] == '.' || name[end] == '-' || name[end] == '/';
+      if (!begins || !ends) continue;
+      if (best.empty() || path.size() < best.size()) best = path;
+    }
+  }
+  return best;
 }
 
 bool holds_gguf(const std::string& directory) {

@@ -21,6 +21,10 @@ std::vector<std::string> gguf_models(const std::vector<std::string>& names);
 // "Qwen3-30B-A3B-Q4_K_M-00001-of-00002.gguf". Other names stay.
 std::string gguf_model_name(std::string_view file_name);
 
+// The one of these models whose name has this tag between other characters than letters and digits:
+// in any case, and "Q4_K" is not "Q4_K_M". "" when there is none.
+std::string find_gguf_by_tag(const std::vector<std::string>& models, std::string_view tag);
+
 // True when the directory has a file that is a model.
 bool holds_gguf(const std::string& directory);
 

@@ -6,6 +6,7 @@
 #include "source/container.h"
 #include "source/flash_moe.h"
 #include "source/gguf.h"
+#include "source/hub_cache.h"
 #include "source/model_source.h"
 #include "source/safetensors.h"
 
@@ -73,6 +74,13 @@ std::shared_ptr<const ModelSource> open_file(const std::string& path) {
 std::shared_ptr<const ModelSource> open_source(const std::string& path) {
   if (file_exists(path)) return open_file(path);
   if (!directory_exists(path)) fail(Errc::NotFound, "{}: no such file or directory", path);
+  if (is_hub_folder(path)) {
+    if (const auto snapshot = hub_snapshot(path)) return open_source(*snapshot);
+    fail(Errc::NotFound,
+         "{}: this model of the hub's cache was not fetched to its end; moeflux pull goes on with "
+         "it",
+         path);
+  }
   if (holds_container(path)) return open_container(path);
   if (holds_unfinished_container(path)) {
     fail(Errc::NotFound,

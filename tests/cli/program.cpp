@@ -188,7 +188,8 @@ Input with_demo_model(Input input) {
   input.env.emplace("MOEFLUX_MODEL", source_path("models/demo"));
   input.env.emplace("XDG_CACHE_HOME", cache.path());
   input.env.emplace("XDG_CONFIG_HOME", cache.path());
-  for (const char* name : {"MOEFLUX_CONFIG", "MOEFLUX_MODELS", "MOEFLUX_SERVER"})
+  for (const char* name : {"MOEFLUX_CONFIG", "MOEFLUX_MODELS", "MOEFLUX_SERVER", "HF_HOME",
+                           "HF_HUB_CACHE", "HF_TOKEN", "http_proxy", "all_proxy", "ALL_PROXY"})
     input.env.emplace(name, "");
   return input;
 }

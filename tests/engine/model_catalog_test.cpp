@@ -119,6 +119,41 @@ TEST_F(ModelCatalogTest, FilesOfGguf) {
   EXPECT_EQ(find_model(models, "b").path, directory_.path() + "/org/many/b.gguf");
 }
 
+TEST_F(ModelCatalogTest, TheHubsCache) {
+  const std::string commit(40, 'a');
+  const auto add = [&](const std::string& folder, const std::string& from,
+                       const std::string& name) {
+    const std::string blob = folder + "/blobs/" + std::to_string(std::hash<std::string>()(name));
+    write(folder + "/refs/main", commit);
+    fs::create_directories(directory_.file(folder + "/blobs"));
+    fs::create_directories(directory_.file(folder + "/snapshots/" + commit));
+    fs::copy_file(from, directory_.file(blob));
+    fs::create_symlink(fs::path("../..") / "blobs" / fs::path(blob).filename(),
+                       directory_.file(folder + "/snapshots/" + commit + "/" + name));
+  };
+  for (const auto& each : fs::directory_iterator(test::source_path("models/demo"))) {
+    if (each.is_regular_file())
+      add("models--maker--demo", each.path().string(), each.path().filename().string());
+  }
+  const std::string gguf = test::data_path("fixtures/gguf-mixtral/model.gguf");
+  add("models--maker--one", gguf, "x-Q4_K_M.gguf");
+  add("models--maker--two", gguf, "y-Q4_K_M.gguf");
+  add("models--maker--two", gguf, "y-Q8_0.gguf");
+  write("models--maker--begun/blobs/x.part", "half");
+  fs::create_directories(directory_.file("models--maker--begun/snapshots"));
+  write(".locks/models--maker--demo/x.lock", "");
+  const std::vector<CatalogEntry> models = list_models(directory_.path());
+  ASSERT_EQ(names(models), (std::vector<std::string>{"maker/demo", "maker/one",
+                                                     "maker/two/y-Q4_K_M", "maker/two/y-Q8_0"}));
+  for (const CatalogEntry& each : models) EXPECT_EQ(each.problem, "");
+  EXPECT_GT(models[0].bytes, 21'000'000u);
+  const auto name = [&](std::string_view word) { return find_model(models, word).name; };
+  EXPECT_EQ(name("hf.co/maker/demo"), "maker/demo");
+  EXPECT_EQ(name("maker/one:Q4_K_M"), "maker/one");
+  EXPECT_EQ(name("hf.co/maker/two:q8_0"), "maker/two/y-Q8_0");
+  test::expect_error(Errc::NotFound, {"maker/two:Q2_K"}, [&] { name("maker/two:Q2_K"); });
+}
+
 TEST_F(ModelCatalogTest, AMissingDirectoryIsAnError) {
   test::expect_error(Errc::NotFound, {"nowhere", "no such directory"},
                      [&] { list_models(directory_.file("nowhere")); });

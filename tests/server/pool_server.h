@@ -47,7 +47,9 @@ class ModelDirectory {
 
 class PoolServer {
  public:
-  explicit PoolServer(PoolOptions options = pool_options(), PoolEvents events = {}) {
+  explicit PoolServer(PoolOptions options = pool_options(), PoolEvents events = {},
+                      std::function<HubSettings()> hub = {})
+      : app_({.version = "test", .hub = std::move(hub)}) {
     options.directory = directory_.path();
     pool_ = std::make_unique<ModelPool>(std::move(options), std::move(events));
     app_.models().set_pool(*pool_);
@@ -63,6 +65,7 @@ class PoolServer {
 
   int port() const { return server_->port(); }
   ModelPool& pool() { return *pool_; }
+  const std::string& directory() const { return directory_.path(); }
   HttpServer& server() { return *server_; }
   ClientResponse get(const std::string& path) const { return test::get(port(), path); }
   ClientResponse post(const std::string& path, const Json& body) const {
@@ -79,7 +82,7 @@ class PoolServer {
  private:
   ModelDirectory directory_;
   std::unique_ptr<ModelPool> pool_;
-  ServerApp app_{{.version = "test"}};
+  ServerApp app_;
   std::unique_ptr<HttpServer> server_;  // its connections use all of the above
 };
 

@@ -10,6 +10,7 @@ void add_chat_command(CommandLine& line);
 void add_serve_command(CommandLine& line);
 void add_ps_command(CommandLine& line);
 void add_info_command(CommandLine& line);
+void add_pull_command(CommandLine& line);
 void add_ls_command(CommandLine& line);
 void add_show_command(CommandLine& line);
 void add_rm_command(CommandLine& line);

@@ -1,12 +1,16 @@
 // moeflux ls: the models of a directory.
 #include <algorithm>
 #include <ctime>
+#include <filesystem>
 #include <memory>
+
+#include <fmt/ranges.h>
 
 #include "base/json.h"
 #include "base/memory_budget.h"
 #include "cli/commands/commands.h"
 #include "cli/options/general_options.h"
+#include "cli/options/hub_options.h"
 #include "cli/options/model_options.h"
 #include "engine/model_catalog.h"
 
@@ -66,13 +70,28 @@ std::string to_text(const std::vector<CatalogEntry>& models) {
   return text;
 }
 
+bool is_same(const std::string& directory, const std::optional<std::string>& other) {
+  std::error_code error;
+  return other && std::filesystem::equivalent(directory, *other, error);
+}
+
 int run(const LsArguments& options, const std::vector<std::string>& arguments) {
-  const std::string directory = arguments.empty() ? models_directory(options.model) : arguments[0];
-  const std::vector<CatalogEntry> models = list_models(directory);
+  std::vector<std::string> directories = arguments;
+  if (arguments.empty()) {
+    const std::string cache = hub_cache_if_there();
+    if (options.model.models || cache.empty())
+      directories.push_back(models_directory(options.model));
+    if (!cache.empty() && !is_same(cache, options.model.models)) directories.push_back(cache);
+  }
+  std::vector<CatalogEntry> models;
+  for (const std::string& directory : directories) {
+    for (CatalogEntry& each : list_models(directory)) models.push_back(std::move(each));
+  }
   if (options.json) {
     write_stdout(dump_json(to_json(models), 2) + "\n");
   } else if (models.empty()) {
-    options.general.note(fmt::format("there are no models in {}", directory));
+    options.general.note(fmt::format("there are no models in {}; moeflux pull ORG/NAME fetches one",
+                                     fmt::join(directories, " and in ")));
   } else {
     write_stdout(to_text(models));
   }
@@ -83,12 +102,13 @@ int run(const LsArguments& options, const std::vector<std::string>& arguments) {
 
 void add_ls_command(CommandLine& line) {
   const auto options = std::make_shared<LsArguments>();
-  Command& command = line.add("ls", "List the models of a directory.");
+  Command& command = line.add("ls", "List the models of a directory and those of the hub's cache.");
   command.arguments("[DIR]", 1);
   command.flag("--json", options->json, "print the list as JSON");
   add_models_option(command, options->model);
   add_general_options(command, options->general);
   command.example("ls").example("ls /data/models").example("ls --json | jq '.[].name'");
+  command.note("Without DIR: those of --models, and those that pull has fetched, as ORG/NAME.");
   command.note("BITS are those stored per weight of an expert, scales included. Times are UTC.")
       .note("Wherever a command takes a model, a name of this list will do.");
   command.run(options, run);

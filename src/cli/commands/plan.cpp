@@ -14,6 +14,7 @@
 #include "base/memory_limits.h"
 #include "base/processors.h"
 #include "cli/commands/commands.h"
+#include "cli/commands/plan_sources.h"
 #include "cli/options/environment.h"
 #include "cli/options/general_options.h"
 #include "cli/options/model_options.h"
@@ -232,6 +233,7 @@ struct PlanArguments {
   ModelOptions model;
   GeneralOptions general;
   std::optional<double> disk, memory;  // GB/s
+  std::optional<std::string> like;
   bool json = false;
 };
 
@@ -258,6 +260,20 @@ double disk_speed(const std::string& path, const GeneralOptions& general) {
     for (const std::string& file : model.files) largest = std::max(largest, File(file).size());
     measure.record_bytes = std::clamp<std::uint64_t>(model.expert_bytes, 1, largest);
     return calibrate_reader(model.files, {}, measure).speed.bytes_per_second();
+  } catch (const Error& error) {
+    general.note(fmt::format("the drive could not be measured: {}", error.what()));
+    return 0;
+  }
+}
+
+// Of the drive that a model would be put on.
+double disk_speed_of(const std::string& directory, const GeneralOptions& general) {
+  try {
+    const TestFile file(directory, {.bytes = std::uint64_t{256} << 20, .max_seconds = 2});
+    MeasureOptions measure;
+    measure.max_seconds = 1;
+    measure.record_bytes = std::min<std::uint64_t>(std::uint64_t{2} << 20, file.bytes());
+    return calibrate_reader({file.path()}, {}, measure).speed.bytes_per_second();
   } catch (const Error& error) {
     general.note(fmt::format("the drive could not be measured: {}", error.what()));
     return 0;
@@ -296,12 +312,12 @@ PlannedBudget evaluate(const std::string& name, const ModelConfig& config, const
           forecast(config, report.sizes, options, report.speed)};
 }
 
-PlanReport make_report(const PlanArguments& options, const std::string& path) {
-  const std::shared_ptr<const ModelSource> source = open_source(path);
+PlanReport make_report(const PlanArguments& options, const PlannedModel& planned) {
+  const std::shared_ptr<const ModelSource> source = open_source(planned.path);
   const ModelDescription model = describe_model(*source);
   const ModelConfig& config = model.config;
   PlanReport report;
-  report.model = path;
+  report.model = planned.name;
   report.family = model.family->name;
   report.layout = layout_name(source->layout());
   if (options.model.context && *options.model.context < 1) {
@@ -314,8 +330,9 @@ PlanReport make_report(const PlanArguments& options, const std::string& path) {
   const int n_threads = thread_count_or_default(thread_count(options.model));
   report.sizes = measure_sizes(*source, model, ExpertStore(source, model.index.experts).classes());
   report.measured = !options.disk && !options.memory;
-  report.speed.disk =
-      options.disk ? given_speed(*options.disk, "--disk") : disk_speed(path, options.general);
+  report.speed.disk = options.disk       ? given_speed(*options.disk, "--disk")
+                      : planned.on_drive ? disk_speed(planned.path, options.general)
+                                         : disk_speed_of(planned.drive, options.general);
   report.speed.memory = options.memory ? given_speed(*options.memory, "--memory")
                                        : memory_speed(options.model.threads);
   if (!options.memory) report.speed.kernels = kernel_speed(model, options.model);
@@ -336,8 +353,25 @@ PlanReport make_report(const PlanArguments& options, const std::string& path) {
   return report;
 }
 
+PlannedModel model_to_plan(const PlanArguments& options,
+                           const std::vector<std::string>& arguments) {
+  if (options.like) {
+    if (options.model.model || !arguments.empty())
+      throw UsageError("--like names a shape, and there is a model as well; give one of the two");
+    return shape_to_plan(*options.like, options.model);
+  }
+  const std::optional<std::string> word =
+      arguments.empty() ? options.model.model : std::optional(arguments[0]);
+  if (word && (arguments.empty() || !options.model.model) &&
+      !find_named_model(options.model, *word)) {
+    if (auto planned = hub_model_to_plan(*word, options.general)) return *planned;
+  }
+  const std::string path = only_model(options.model, arguments);
+  return {.path = path, .name = path, .on_drive = true, .drive = {}};
+}
+
 int run(const PlanArguments& options, const std::vector<std::string>& arguments) {
-  const PlanReport report = make_report(options, only_model(options.model, arguments));
+  const PlanReport report = make_report(options, model_to_plan(options, arguments));
   write_stdout(options.json ? dump_json(to_json(report), 2) + "\n"
                             : to_text(report, options.general.color_on_stdout()));
   return kSuccess;
@@ -353,15 +387,23 @@ void add_plan_command(CommandLine& line) {
   add_model_option(command, options->model);
   add_machine_options(command, options->model);
   command.spelling("--ctx", "--ctx-size");
+  command.group("Model").option("--like", options->like, "SHAPE",
+                                "a released model by its shape, as synth has them");
   command.group("Speed")
       .option("--disk", options->disk, "GB/S", "of the drive (default: measured)")
       .option("--memory", options->memory, "GB/S", "of memory (default: measured)");
   command.group("Output").flag("--json", options->json, "print JSON");
   add_general_options(command, options->general);
   command.example("plan /data/qwen --ram 16G")
+      .example("plan Qwen/Qwen3.6-35B-A3B")
+      .example("plan --like qwen3.6-35b-a3b --ram 8G")
       .example("plan --json /data/qwen | jq .floor_bytes")
       .example("plan /data/qwen --ram 96G --disk 7 --memory 80");
-  command.note("No weight is loaded. With --disk and --memory the plan is for another machine.");
+  command.note("No weight is loaded. With --disk and --memory the plan is for another machine.")
+      .note(
+          "Of ORG/NAME that is not on this machine, config and headers are fetched from the hub, "
+          "and")
+      .note("the drive is measured with a file of 256 MiB where the model would be put.");
   command.run(options, run);
 }
 

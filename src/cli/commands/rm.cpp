@@ -21,7 +21,9 @@
 #include "base/json.h"
 #include "base/memory_budget.h"
 #include "cli/commands/commands.h"
+#include "cli/commands/rm_hub.h"
 #include "cli/options/general_options.h"
+#include "cli/options/hub_options.h"
 #include "cli/options/model_options.h"
 #include "convert/output_file.h"
 #include "engine/model_catalog.h"
@@ -198,21 +200,59 @@ std::string describe(const RemovalPlan& plan) {
                                                         plan.stripes.size(), plan.stripes[0]));
 }
 
-bool agreed(const RemovalPlan& plan) {
+bool agreed(const std::string& what) {
   if (!stdin_is_terminal())
     throw UsageError("nobody can be asked here; give --yes to remove without asking");
-  write_stderr(fmt::format("remove {}? [y/N] ", describe(plan)));
+  write_stderr(fmt::format("remove {}? [y/N] ", what));
   std::string answer;
   std::getline(std::cin, answer);
   return answer == "y" || answer == "Y" || answer == "yes";
 }
 
+// Where the name is looked for: in --models, else in the hub's cache. Both, where both are there
+// and the first has none of that name.
+CatalogEntry find_removed(const RmArguments& options, const std::string& name,
+                          std::string& directory) {
+  const std::string cache = hub_cache_if_there();
+  directory = options.model.models || cache.empty() ? models_directory(options.model) : cache;
+  std::vector<CatalogEntry> models = list_models(directory);
+  try {
+    return find_model(models, name);
+  } catch (const Error& error) {
+    if (error.code() != Errc::NotFound || directory == cache || cache.empty()) throw;
+    const std::vector<CatalogEntry> cached = list_models(cache);
+    models.insert(models.end(), cached.begin(), cached.end());
+    directory = cache;
+    return find_model(models, name);
+  }
+}
+
+int remove_from_cache(const RmArguments& options, const HubRemoval& removal) {
+  if (!options.yes && !agreed(fmt::format("{} from the hub's cache, {}", removal.path,
+                                          format_bytes(removal.bytes)))) {
+    options.general.note("nothing was removed");
+    return kFailure;
+  }
+  remove_hub_model(removal);
+  write_stdout(options.json ? dump_json({{"name", removal.name},
+                                         {"path", removal.path},
+                                         {"link", false},
+                                         {"bytes_freed", removal.bytes},
+                                         {"kept", Json::array()}}) +
+                                  "\n"
+                            : fmt::format("{}: removed, {} freed\n", removal.name,
+                                          format_bytes(removal.bytes)));
+  return kSuccess;
+}
+
 int run(const RmArguments& options, const std::vector<std::string>& arguments) {
   if (arguments.empty()) throw UsageError("which model? moeflux ls lists them");
-  const std::string directory = models_directory(options.model);
-  const std::vector<CatalogEntry> models = list_models(directory);
-  const RemovalPlan plan = plan_removal(directory, find_model(models, arguments[0]));
-  if (!options.yes && !agreed(plan)) {
+  std::string directory;
+  const CatalogEntry model = find_removed(options, arguments[0], directory);
+  if (const std::string folder = hub_folder_of(model.path); !folder.empty())
+    return remove_from_cache(options, plan_hub_removal(folder, model));
+  const RemovalPlan plan = plan_removal(directory, model);
+  if (!options.yes && !agreed(describe(plan))) {
     options.general.note("nothing was removed");
     return kFailure;
   }
@@ -233,7 +273,8 @@ int run(const RmArguments& options, const std::vector<std::string>& arguments) {
 
 void add_rm_command(CommandLine& line) {
   const auto options = std::make_shared<RmArguments>();
-  Command& command = line.add("rm", "Remove a model from the directory of models.");
+  Command& command =
+      line.add("rm", "Remove a model from the directory of models, or from the hub's cache.");
   command.arguments("NAME", 1);
   command.flag("-y,--yes", options->yes, "do not ask").command_line_only();
   command.flag("--json", options->json, "print the result as JSON");

@@ -12,6 +12,7 @@
 #include "cli/build_info.h"
 #include "cli/commands/commands.h"
 #include "cli/options/general_options.h"
+#include "cli/options/hub_options.h"
 #include "cli/options/model_options.h"
 #include "cli/prefix_session.h"
 #include "cli/terminal/interrupt.h"
@@ -181,6 +182,7 @@ ServerAppOptions app_options(const ServeOptions& options, const std::string& mod
   app.api_keys = read_keys(options);
   app.cors_origins = options.cors_origins;
   app.hosts = options.hosts;
+  app.hub = hub_settings;
   if (!is_loopback(options.host)) app.hosts.push_back("*");
   return app;
 }

@@ -10,6 +10,8 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/options/environment.h"
+#include "cli/options/hub_options.h"
+#include "cli/options/model_names.h"
 #include "cli/terminal/interrupt.h"
 #include "cli/terminal/progress.h"
 #include "engine/model_catalog.h"
@@ -66,13 +68,6 @@ bool has_blank(const std::string& text) {
   return text.find_first_of(" \t\r\n") != std::string::npos;
 }
 
-// Names of models may have a slash inside.
-bool begins_like_path(std::string_view text) {
-  for (const std::string_view start : {"/", "./", "../", "~/"})
-    if (text.starts_with(start)) return true;
-  return text == "." || text == ".." || text == "~";
-}
-
 bool is_model(const std::string& argument) {
   if (directory_exists(argument)) return true;
   const std::string kind = fs::path(argument).extension().string();
@@ -80,7 +75,7 @@ bool is_model(const std::string& argument) {
 }
 
 // Beside the program: in a build directory of the source tree, or where it is installed.
-std::string bundled_model() {
+std::optional<std::string> find_bundled_model() {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   if (!error) {
@@ -90,8 +85,23 @@ std::string bundled_model() {
       if (fs::is_directory(model, error)) return model.string();
     }
   }
+  return std::nullopt;
+}
+
+std::string bundled_model() {
+  if (const auto model = find_bundled_model()) return *model;
   fail(Errc::NotFound,
        "no model given, and the bundled one is not beside the program; name one: -m MODEL");
+}
+
+// A tiny model that answers where a larger one was expected must not go unnoticed.
+void remark_on_bundled(const std::string& model, const ModelOptions& options,
+                       const GeneralOptions& general) {
+  if (options.model || options.default_model || model != find_bundled_model()) return;
+  general.note(
+      "no model was named: the small one that comes with the program answers; moeflux pull "
+      "ORG/NAME "
+      "fetches another, -m names it");
 }
 
 // What nothing but a model can be meant by.
@@ -125,7 +135,7 @@ std::uint64_t parse_size(const std::string& text, const std::string& option) {
 void add_model_option(Command& command, ModelOptions& options) {
   command.group("Model")
       .option("-m,--model", options.model, "PATH",
-              "path, or name in --models (default: the bundled model)")
+              "path, or name like ORG/NAME (default: the bundled model)")
       .env("MOEFLUX_MODEL")
       .fallback(options.default_model);
   add_models_option(command, options);
@@ -281,12 +291,13 @@ std::string models_directory(const ModelOptions& options) {
   if (options.models) return *options.models;
   fail(Errc::NotFound,
        "no directory of models is known; give --models DIR, set MOEFLUX_MODELS, or write models = "
-       "\"DIR\" into the configuration file");
+       "\"DIR\" into the configuration file; moeflux pull ORG/NAME fetches a model from the hub");
 }
 
 std::unique_ptr<Engine> open_engine(const std::string& model, const ModelOptions& options,
                                     const GeneralOptions& general) {
   EngineOptions with_progress = engine_options(options);
+  remark_on_bundled(model, options, general);
   ProgressBar bar(fmt::format("loading {}", model), general.show_progress());
   with_progress.progress = [&](std::uint64_t done, std::uint64_t total) {
     throw_if_interrupted();
@@ -309,14 +320,8 @@ void save_profile(Engine& engine, const GeneralOptions& general) {
 std::optional<std::string> find_named_model(const ModelOptions& options,
                                             const std::string& argument) {
   if (is_model(argument)) return argument;
-  if (!options.models || has_blank(argument) || begins_like_path(argument)) return std::nullopt;
-  const std::vector<CatalogEntry> models = list_models(*options.models);
-  try {
-    return find_model(models, argument).path;
-  } catch (const Error& error) {
-    if (error.code() != Errc::NotFound) throw;
-    return std::nullopt;
-  }
+  if (has_blank(argument) || begins_like_path(argument)) return std::nullopt;
+  return find_by_name({options.models, hub_cache_if_there()}, argument);
 }
 
 void refuse_model(const ModelOptions& options, const std::string& argument) {
@@ -326,16 +331,7 @@ void refuse_model(const ModelOptions& options, const std::string& argument) {
          "file",
          argument);
   }
-  constexpr const char* kLookedFor =
-      "{}: no such model: there is no directory and no .safetensors or .gguf file of that name";
-  if (begins_like_path(argument)) fail(Errc::NotFound, kLookedFor, argument);
-  if (!options.models) {
-    fail(Errc::NotFound, "{}, and no --models DIR to look for it by name",
-         fmt::format(kLookedFor, argument));
-  }
-  const std::vector<CatalogEntry> models = list_models(*options.models);
-  find_model(models, argument);  // says which there are
-  fail(Errc::NotFound, kLookedFor, argument);
+  refuse_name({options.models, hub_cache_if_there()}, argument);
 }
 
 bool is_plainly_text(const std::string& argument, bool more_follows) {
@@ -370,9 +366,9 @@ ModelArgument take_model(const ModelOptions& options, const std::vector<std::str
 void add_model_argument_notes(Command& command) {
   command
       .note(
-          "The first argument is the model: a directory, a .gguf or .safetensors file, or a name "
-          "in "
-          "--models.")
+          "The first argument is the model: a directory, a .gguf or .safetensors file, a name in "
+          "--models,")
+      .note("or ORG/NAME, with @REVISION or :QUANTIZATION, that moeflux pull has fetched.")
       .note(
           "It is text for the default model if it has a blank in it, ends like a sentence, is a "
           "number, or")

@@ -1,7 +1,7 @@
 // Which model a command works with, and the machine it may use for it.
 //
-// The model is the one of -m, by path or by name in --models. Else the first argument, if it is a
-// directory, a .safetensors or .gguf file, or a name in --models. Else the default of the
+// The model is the one of -m, by path or by name (cli/options/model_names.h). Else the first
+// argument, if it is a directory, a .safetensors or .gguf file, or a name. Else the default of the
 // environment or a configuration file, else the bundled one. An argument that looks like a model
 // and is none is an error: it must not become a prompt for another model.
 #pragma once

@@ -84,6 +84,18 @@ std::vector<SynthExpertPlane> expert_planes(const SynthBank& bank, std::uint64_t
   return planes;
 }
 
+void write_synth_outline(const SynthShape& shape, const std::string& directory) {
+  const SynthOptions options;
+  SynthPlan plan = plan_synthesis(shape, options.statistics);
+  add_token_ids(plan.config);
+  write_synth_mlx_outline({.plan = plan,
+                           .options = options,
+                           .directory = directory,
+                           .identity = {},
+                           .text = synth_text_files(plan.config),
+                           .n_threads = 1});
+}
+
 SynthReport synthesize(const SynthShape& shape, const std::string& directory,
                        const SynthOptions& options) {
   const SynthStatistics& statistics = options.statistics;

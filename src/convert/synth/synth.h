@@ -40,4 +40,8 @@ struct SynthReport {
 SynthReport synthesize(const SynthShape& shape, const std::string& directory,
                        const SynthOptions& options);
 
+// The files of SynthFormat::Mlx with holes for the weights: enough to open it, not to run it. The
+// directory must be empty.
+void write_synth_outline(const SynthShape& shape, const std::string& directory);
+
 }  // namespace moeflux

@@ -63,6 +63,7 @@ std::vector<SynthExpertPlane> expert_planes(const SynthBank& bank, std::uint64_t
 
 SynthReport write_synth_container(const SynthJob& job);
 SynthReport write_synth_mlx(const SynthJob& job);
+void write_synth_mlx_outline(const SynthJob& job);  // headers, and holes for the weights
 SynthReport write_synth_flash_moe(const SynthJob& job);
 
 // Consecutive bytes of a file that are made alike, in whole units but for the last.

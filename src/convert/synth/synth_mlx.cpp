@@ -1,5 +1,7 @@
 // A synthetic model as MLX safetensors in shards of at most 5 GB, as released.
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 
 #include "base/error.h"
 #include "convert/synth/synth_files.h"
@@ -111,6 +113,30 @@ class Sharder {
   std::vector<std::pair<std::string, std::size_t>> names_;
 };
 
+// What regions refer to, and the shards they are in.
+struct MlxFiles {
+  explicit MlxFiles(const SynthJob& job)
+      : dense(dense_planes(job.plan, job.options.statistics.seed)) {
+    for (const SynthDense& tensor : dense) sharder.add({tensor.plane(), dense_region(tensor, 0)});
+    banks.reserve(job.plan.banks.size());
+    for (const SynthBank& bank : job.plan.banks) {
+      n_experts += static_cast<std::uint64_t>(bank.n_experts);
+      const auto& planes = banks.emplace_back(expert_planes(bank, job.options.statistics.seed));
+      for (const SynthExpertPlane& plane : planes)
+        sharder.add(stacked_tensor(plane, bank.n_experts));
+    }
+    files = sharder.finish();
+  }
+  MlxFiles(const MlxFiles&) = delete;
+  MlxFiles& operator=(const MlxFiles&) = delete;
+
+  std::vector<SynthDense> dense;
+  std::vector<std::vector<SynthExpertPlane>> banks;
+  std::uint64_t n_experts = 0;
+  Sharder sharder;
+  std::vector<SynthFile> files;
+};
+
 bool is_mlx_file(std::string_view name) {
   return parse_shard_number(name).has_value() || name == "model.safetensors.index.json" ||
          name == "config.json";
@@ -118,32 +144,43 @@ bool is_mlx_file(std::string_view name) {
 
 }  // namespace
 
+void write_synth_mlx_outline(const SynthJob& job) {
+  const MlxFiles mlx(job);
+  const auto write = [&](const std::string& name, std::string_view bytes, std::uint64_t size) {
+    const std::string path = job.directory + "/" + name;
+    std::ofstream out(path, std::ios::binary);
+    out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    out.close();
+    std::error_code error;
+    if (out) std::filesystem::resize_file(path, size, error);
+    if (!out || error) fail(Errc::Io, "{}: cannot be written", path);
+  };
+  for (const SynthFile& file : mlx.files) {
+    const SynthRegion& head = file.regions.front();
+    std::string bytes(head.bytes, '\0');
+    head.fill(0, std::as_writable_bytes(std::span(bytes)));
+    write(file.name, bytes, file.bytes);
+  }
+  for (const TextFile& file : job.text) write(file.name, file.content, file.content.size());
+  const std::string index = mlx.sharder.index(), config = dump_json(job.plan.config, 1) + "\n";
+  write("model.safetensors.index.json", index, index.size());
+  write("config.json", config, config.size());
+}
+
 SynthReport write_synth_mlx(const SynthJob& job) {
   const auto start = std::chrono::steady_clock::now();
-  const std::uint64_t seed = job.options.statistics.seed;
-  const std::vector<SynthDense> dense = dense_planes(job.plan, seed);
-  std::vector<std::vector<SynthExpertPlane>> banks;
-  Sharder sharder;
-  for (const SynthDense& tensor : dense) sharder.add({tensor.plane(), dense_region(tensor, 0)});
-  std::uint64_t n_experts = 0;
-  banks.reserve(job.plan.banks.size());
-  for (const SynthBank& bank : job.plan.banks) {
-    n_experts += static_cast<std::uint64_t>(bank.n_experts);
-    for (const SynthExpertPlane& plane : banks.emplace_back(expert_planes(bank, seed))) {
-      sharder.add(stacked_tensor(plane, bank.n_experts));
-    }
-  }
-  const std::vector<SynthFile> files = sharder.finish();
+  const MlxFiles mlx(job);
+  const std::vector<SynthFile>& files = mlx.files;
 
   SynthFileWriter writer(job, files, is_mlx_file);
   writer.write(files);
   for (const TextFile& file : job.text) writer.write_text(file.name, file.content);
-  writer.write_text("model.safetensors.index.json", sharder.index());
+  writer.write_text("model.safetensors.index.json", mlx.sharder.index());
   writer.write_text("config.json", dump_json(job.plan.config, 1) + "\n");
   describe_model(*open_source(job.directory));
   return {.bytes = job.plan.bytes,
-          .n_tensors = dense.size(),
-          .n_experts = n_experts,
+          .n_tensors = mlx.dense.size(),
+          .n_experts = mlx.n_experts,
           .write_seconds =
               std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()};
 }

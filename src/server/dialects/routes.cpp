@@ -4,6 +4,7 @@
 #include "server/dialects/anthropic/anthropic.h"
 #include "server/dialects/errors.h"
 #include "server/dialects/ollama/ollama.h"
+#include "server/dialects/ollama/pull.h"
 #include "server/dialects/openai/openai.h"
 #include "server/dialects/request_fields.h"
 #include "server/dialects/responses/responses.h"
@@ -152,9 +153,10 @@ void add_ollama_routes(ServerApp& app) {
   app.add_route("GET", "/api/tags", tags, ollama_error);
   app.add_route("GET", "/api/ps", running_models, ollama_error);
   app.add_route("POST", "/api/show", show, ollama_error);
-  for (const char* path : {"/api/embed", "/api/embeddings", "/api/pull", "/api/push", "/api/create",
-                           "/api/copy", "/api/blobs/{digest}"})
+  for (const char* path : {"/api/embed", "/api/embeddings", "/api/push", "/api/create", "/api/copy",
+                           "/api/blobs/{digest}"})
     app.add_route("POST", path, not_supported, ollama_error);
+  add_pull_route(app);
   app.add_route("DELETE", "/api/delete", not_supported, ollama_error);
 }
 
