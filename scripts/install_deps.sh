@@ -26,13 +26,13 @@ fi
 packages=(
   g++ make cmake ninja-build pkg-config python3
   libfmt-dev libcli11-dev nlohmann-json3-dev libsimdjson-dev libpcre2-dev libutf8proc-dev
-  libxxhash-dev liburing-dev libedit-dev libtomlplusplus-dev
+  libxxhash-dev liburing-dev libedit-dev libtomlplusplus-dev libssl-dev
   libgtest-dev xz-utils clang-19
 )
 tools=("${CXX:-c++}" cmake ninja pkg-config python3)
 headers=(
   fmt/format.h CLI/CLI.hpp nlohmann/json.hpp simdjson.h pcre2.h utf8proc.h
-  xxhash.h liburing.h histedit.h toml++/toml.h boost/beast/version.hpp gtest/gtest.h
+  xxhash.h liburing.h histedit.h toml++/toml.h openssl/ssl.h boost/beast/version.hpp gtest/gtest.h
 )
 packages+=("$@")
 tools+=("$@")

@@ -31,11 +31,11 @@ get_libraries() {
     -o Dir::State::lists="$state/lists" -o Dir::State::status="$state/status" -o Dir::Cache="$state/cache")
   apt-get "${options[@]}" update || skip "no package index for arm64"
   local headers=(libcli11-dev nlohmann-json3-dev libgtest-dev libboost1.81-dev libtomlplusplus-dev)
-  local development=(libfmt-dev libsimdjson-dev libpcre2-dev libutf8proc-dev libxxhash-dev liburing-dev libedit-dev)
+  local development=(libfmt-dev libsimdjson-dev libpcre2-dev libutf8proc-dev libxxhash-dev liburing-dev libedit-dev libssl-dev)
   local below_libedit=(libbsd0 libmd0 libtinfo6)
   local shared
   mapfile -t shared < <(apt-cache "${options[@]}" depends "${development[@]}" |
-    sed -nE 's/^ *Depends: (lib(fmt|simdjson|pcre2-8-|utf8proc|xxhash|uring|edit)[0-9]+)$/\1/p')
+    sed -nE 's/^ *Depends: (lib(fmt|simdjson|pcre2-8-|utf8proc|xxhash|uring|edit|ssl)[0-9]+)$/\1/p')
   (cd "$state/packages" && apt-get "${options[@]}" download "${headers[@]}" "${development[@]}" "${shared[@]}" "${below_libedit[@]}") ||
     skip "the libraries for Arm could not be downloaded"
   local package
