@@ -17,7 +17,7 @@ std::string package();  // what distribution's package this is: "0.1.0-1 (Debian
 
 // Everything above and the libraries it was built with.
 std::string version_text();  // several lines, the first is version_line()
-Json build_json();           // {"version", "commit", "type", "compiler", "package", "libraries": {}}
+Json build_json();  // {"version", "commit", "type", "compiler", "package", "libraries": {}}
 
 struct CpuInfo {
   std::string name;

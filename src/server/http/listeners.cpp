@@ -130,9 +130,9 @@ SocketPlace place_of(int socket) {
       place.host = std::string(path, ::strnlen(path, sizeof(sockaddr_un::sun_path)));
   } else if (place.family == AF_INET || place.family == AF_INET6) {
     place.host = address_text(address);
-    place.port = ntohs(place.family == AF_INET
-                           ? reinterpret_cast<const sockaddr_in&>(address).sin_port
-                           : reinterpret_cast<const sockaddr_in6&>(address).sin6_port);
+    place.port =
+        ntohs(place.family == AF_INET ? reinterpret_cast<const sockaddr_in&>(address).sin_port
+                                      : reinterpret_cast<const sockaddr_in6&>(address).sin6_port);
   } else {
     refuse("is neither of TCP nor a UNIX socket");
   }
