@@ -215,7 +215,8 @@ use_packages() {
   make_upgrade
   boot
   say "without a service manager"
-  install_in "$bare" /packages/moeflux-service_*.deb --allow-downgrades 2>/dev/null || true
+  mapfile -t debs < <(package_files upgrade)
+  install_in "$bare" "${debs[@]}"
   inside "$bare" apt-get purge -y -qq '*moeflux*' >"$work/apt.log" 2>&1 || { tail "$work/apt.log" >&2; die purge; }
   expect "purge leaves nothing" "$(cd "$bare" && find etc usr var -path var/lib/apt -prune -o -path var/cache/apt -prune -o \
     -name '*moeflux*' -print | grep -v '^var/log' | tr '\n' ' ')" ""
