@@ -7,13 +7,16 @@
 #               STEPS="format headers": only these
 #   make asan   the tests under AddressSanitizer and UBSan;  make tsan: under ThreadSanitizer
 #   make arm64  cross-compile for 64-bit Arm, run kernel tests with qemu; says what it needs when that is missing
+#   make install   build, and install below PREFIX (/usr/local; ~/.local needs no root); DESTDIR: in front of it
+#   make deb    Debian packages in build/packages
 #   make format / make tidy / make clean
 
 JOBS ?= $(shell nproc)
 WERROR ?= OFF
+PREFIX ?= /usr/local
 BINARY := build/release/moeflux
 
-.PHONY: all deps demo test lint asan tsan arm64 format tidy clean
+.PHONY: all deps demo test install deb lint asan tsan arm64 format tidy clean
 
 all: deps build/release/build.ninja
 	cmake --build --preset release --parallel $(JOBS) --target moeflux
@@ -35,6 +38,14 @@ test: deps build/release/build.ninja
 	@if [ "$(CI)" = true ]; then scripts/install_deps.sh --browser; fi
 	cmake --build --preset release --parallel $(JOBS)
 	ctest --preset release --parallel $(JOBS)
+
+install: all
+	cmake --build --preset release --parallel $(JOBS) --target moeflux_pages moeflux_shared moeflux_static
+	DESTDIR="$(DESTDIR)" cmake --install build/release --prefix "$(PREFIX)"
+	@case ":$$PATH:" in *":$(PREFIX)/bin:"*) ;; *) echo "moeflux: $(PREFIX)/bin is not in PATH" >&2 ;; esac
+
+deb:
+	@JOBS=$(JOBS) scripts/build_deb.sh
 
 lint:
 	@scripts/install_deps.sh clang clang-format

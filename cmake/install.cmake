@@ -6,6 +6,18 @@ install(TARGETS moeflux RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY models/demo DESTINATION ${CMAKE_INSTALL_DATADIR}/moeflux/models)
 
+# Where systemd looks for units of a user, also below ~/.local.
+option(MOEFLUX_INSTALL_USER_UNITS "Install units for systemd --user" ON)
+if(MOEFLUX_INSTALL_USER_UNITS)
+  set(units ${CMAKE_INSTALL_DATADIR}/systemd/user)
+  install(FILES packaging/user/moeflux.socket DESTINATION ${units})
+  # The prefix is known only now: `cmake --install --prefix` may say another one.
+  install(CODE "set(moeflux_bin \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}\")
+    configure_file(${CMAKE_SOURCE_DIR}/packaging/user/moeflux.service.in
+      \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${units}/moeflux.service\" @ONLY)
+    message(STATUS \"Installing: \$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${units}/moeflux.service\")")
+endif()
+
 # The program writes its own man pages and completions: they cannot tell anything else than its --help.
 if(NOT CMAKE_CROSSCOMPILING)
   set(generated ${CMAKE_BINARY_DIR}/generated)

@@ -41,7 +41,7 @@ ask() {
 echo "Two small mixture-of-experts models come with moeflux. They know little, but they run as large ones do."
 export MOEFLUX_MODEL=models/demo
 ask "Who are you?" run --no-think "Introduce yourself."
-ask "A sum, with the model's reasoning before </think>" run "What is 46 + 98?"
+ask "A sum, with the model's reasoning between <think> and </think>" run "What is 46 + 98?"
 ask "Something it knows" run --no-think "Capital of Colombia?"
 ask "Something it reads" run --no-think \
   "Extract name, age, likes as JSON. Clara is 39 years old, lives in Bangkok and likes cheese, honey and rice."

@@ -4,6 +4,8 @@
 #include <fstream>
 #include <set>
 #include <sstream>
+#include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -19,6 +21,17 @@ constexpr std::array kInteresting{
     "sse4_2",   "avx",      "avx2",        "fma",         "f16c",        "avx_vnni", "avx512f",
     "avx512bw", "avx512vl", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_int8",
     "amx_bf16", "asimd",    "asimddp",     "i8mm",        "bf16",        "sve",      "sve2"};
+
+// As they were at build time.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kLibraries{{
+    {"Boost", MOEFLUX_BOOST_VERSION},
+    {"OpenSSL", MOEFLUX_OPENSSL_VERSION},
+    {"fmt", MOEFLUX_FMT_VERSION},
+    {"simdjson", MOEFLUX_SIMDJSON_VERSION},
+    {"nlohmann-json", MOEFLUX_JSON_VERSION},
+    {"PCRE2", MOEFLUX_PCRE2_VERSION},
+    {"liburing", MOEFLUX_URING_VERSION},
+}};
 
 }  // namespace
 
@@ -40,6 +53,30 @@ std::string compiler() {
 #else
   return "unknown compiler";
 #endif
+}
+
+std::string package() {
+  return MOEFLUX_PACKAGE;
+}
+
+std::string version_text() {
+  std::string text = version_line() + "\n";
+  if (!package().empty()) text += fmt::format("package    {}\n", package());
+  std::string libraries;
+  for (const auto& [name, version] : kLibraries)
+    libraries += fmt::format("{}{} {}", libraries.empty() ? "" : ", ", name, version);
+  return text + fmt::format("libraries  {}\n", libraries);
+}
+
+Json build_json() {
+  const auto or_null = [](std::string value) {
+    return value.empty() ? Json() : Json(std::move(value));
+  };
+  Json libraries = Json::object();
+  for (const auto& [name, version] : kLibraries) libraries[std::string(name)] = version;
+  return {{"version", program_version()},  {"commit", or_null(program_commit())},
+          {"type", or_null(build_type())}, {"compiler", compiler()},
+          {"package", or_null(package())}, {"libraries", std::move(libraries)}};
 }
 
 std::string version_line() {

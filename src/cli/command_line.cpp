@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/suggestion.h"
+#include "cli/foreign_words.h"
 #include "cli/help.h"
 #include "cli/terminal/terminal.h"
 
@@ -27,15 +28,23 @@ class Splitter {
  public:
   using TakesValue = std::function<bool(const std::string&)>;
 
-  // `spellings`: more names of options ("-sys" -> "--system"). `takes_value`: whether a value
-  // follows
-  // "-n" or "--predict"; throws UsageError for what is no option.
+  // `translate`: the name here of an option as others call it ("-sys" -> "--system"), or the same.
+  // `takes_value`: whether a value follows "-n" or "--predict". Both throw UsageError for what is
+  // no option.
+  using Translate = std::function<std::string(const std::string&)>;
+
   Splitter(const std::string& command, const std::vector<std::string>& arguments,
-           const std::map<std::string, std::string>& spellings, TakesValue takes_value)
+           Translate translate, TakesValue takes_value)
       : command_(command), arguments_(arguments), takes_value_(std::move(takes_value)) {
     while (next_ < arguments_.size()) {
-      const auto other = spellings.find(arguments_[next_]);
-      add(other == spellings.end() ? arguments_[next_++] : (++next_, other->second));
+      const std::string& argument = arguments_[next_++];
+      const std::size_t equals =
+          argument.starts_with("--") ? argument.find('=') : std::string::npos;
+      if (argument == "--" || !argument.starts_with('-'))
+        add(argument);
+      else
+        add(translate(argument.substr(0, equals)) +
+            (equals == std::string::npos ? "" : argument.substr(equals)));
     }
   }
 
@@ -114,6 +123,8 @@ struct Command::State {
 
   void declare(CLI::Option* option, OptionTarget target, const std::string& value);
   Declared& last();
+  bool has(const std::string& option) const;
+  std::string translate(const std::string& option) const;
   bool takes_value(const std::string& option) const;  // throws UsageError for an unknown one
   std::vector<std::string> parse(const std::vector<std::string>& arguments);  // returns the plain
   void resolve(const Config& config);
@@ -155,6 +166,25 @@ Declared& Command::State::last() {
   return options.back();
 }
 
+bool Command::State::has(const std::string& option) const {
+  const auto all = app.get_options();
+  return std::any_of(all.begin(), all.end(),
+                     [&](const CLI::Option* each) { return each->check_name(option); });
+}
+
+// A name that is an option here is never taken for anybody else's.
+std::string Command::State::translate(const std::string& option) const {
+  if (const auto own = spellings.find(option); own != spellings.end()) return own->second;
+  const ForeignWord* foreign = find_foreign(foreign_options(), option);
+  if (foreign == nullptr || has(option)) return option;
+  if (!foreign->ours.empty() && has(std::string(foreign->ours))) return std::string(foreign->ours);
+  if (foreign->ours.empty())
+    throw UsageError(fmt::format("unknown option {}{}", option, foreign->advice), name);
+  throw UsageError(fmt::format("unknown option {}; it means {}, which {} does not have", option,
+                               foreign->ours, name),
+                   name);
+}
+
 bool Command::State::takes_value(const std::string& given) const {
   std::vector<std::string> known;
   for (const CLI::Option* option : app.get_options()) {
@@ -169,8 +199,9 @@ bool Command::State::takes_value(const std::string& given) const {
 }
 
 std::vector<std::string> Command::State::parse(const std::vector<std::string>& arguments) {
-  Splitter split(name, arguments, spellings,
-                 [this](const std::string& option) { return takes_value(option); });
+  Splitter split(
+      name, arguments, [this](const std::string& option) { return translate(option); },
+      [this](const std::string& option) { return takes_value(option); });
   try {
     std::reverse(split.options.begin(), split.options.end());  // CLI11 takes them from the back
     app.parse(std::move(split.options));
@@ -346,8 +377,13 @@ Command::State& CommandLine::find(const std::string& name) {
     if (command->state_->name == name) return *command->state_;
     known.push_back(command->state_->name);
   }
-  throw UsageError(fmt::format("unknown {} {}{}", name.starts_with('-') ? "option" : "command",
-                               name, did_you_mean(name, known)));
+  const ForeignWord* foreign = find_foreign(foreign_commands(), name);
+  if (foreign != nullptr && std::find(known.begin(), known.end(), foreign->ours) != known.end())
+    return find(std::string(foreign->ours));
+  const std::string advice =
+      foreign != nullptr ? std::string(foreign->advice) : did_you_mean(name, known);
+  throw UsageError(
+      fmt::format("unknown {} {}{}", name.starts_with('-') ? "option" : "command", name, advice));
 }
 
 int CommandLine::run(const std::vector<std::string>& arguments) {
@@ -359,7 +395,7 @@ int CommandLine::run(const std::vector<std::string>& arguments) {
     return kSuccess;
   }
   if (word == "--version") {
-    write_stdout(version_ + "\n");
+    write_stdout(version_text_.empty() ? version_ + "\n" : version_text_);
     return kSuccess;
   }
   return run_command(find(word), {arguments.begin() + 1, arguments.end()});

@@ -106,6 +106,8 @@ class CommandLine {
   CommandLine(std::string description, std::string version);
 
   Command& add(const std::string& name, const std::string& description);
+  // What --version shows instead of the version alone; ends with a newline.
+  void version_text(std::string text) { version_text_ = std::move(text); }
   void example(const std::string& line) { examples_.push_back(line); }
   void note(const std::string& line) { notes_.push_back(line); }
   void environment(const NamedText& variable) { environment_.push_back(variable); }
@@ -133,7 +135,7 @@ class CommandLine {
   int run_command(Command::State& command, const std::vector<std::string>& arguments);
 
   std::string description_;
-  std::string version_;
+  std::string version_, version_text_;
   std::vector<std::unique_ptr<Command>> commands_;
   std::vector<std::string> examples_, notes_;
   std::vector<NamedText> environment_, files_;

@@ -69,6 +69,7 @@ std::string usage_hint(const std::string& command) {
 int run(const std::vector<std::string>& arguments) {
   CommandLine line("moeflux runs mixture-of-experts language models that are larger than memory.",
                    version_line());
+  line.version_text(version_text());
   for (const auto add :
        {add_run_command,     add_chat_command,     add_serve_command,    add_ps_command,
         add_info_command,    add_pull_command,     add_ls_command,       add_show_command,

@@ -99,6 +99,7 @@ class HttpRouter {
 struct ServerAppOptions {
   std::string model_id = "model";  // how clients see the model, where there is one
   std::string version = "0";
+  Json build = nullptr;                        // how the program was built, for /props
   std::vector<std::string> api_keys = {};      // none: everybody may ask
   std::vector<std::string> cors_origins = {};  // whose pages may; "*": everybody's
   // Names in a Host header besides addresses and localhost; "*": any. A web page that has its own

@@ -83,6 +83,25 @@ TEST(ErrorsTest, UnknownOptionsAndCommandsSuggestTheRightOne) {
   expect_failure(run_moeflux({"tokenise", "hi"}), 2,
                  {"unknown command tokenise", "tokenize?", "moeflux --help"});
   expect_failure(run_moeflux({"xyzzy"}), 2, {"unknown command xyzzy"});
+  expect_failure(run_moeflux({"run", "-ngl", "99", "hi"}), 2, {"unknown option -ngl", "--vram"});
+  expect_failure(run_moeflux({"run", "-hf", "a/b"}), 2, {"unknown option -hf", "moeflux pull"});
+  expect_failure(run_moeflux({"run", "--n-gpu-layers=99"}), 2, {"unknown option --n-gpu-layers"});
+  expect_failure(run_moeflux({"run", "--num-parallel", "2"}), 2,
+                 {"unknown option --num-parallel", "--parallel", "run does not have"});
+  expect_failure(run_moeflux({"quantize"}), 2, {"unknown command quantize", "convert?"});
+}
+
+TEST(ErrorsTest, WordsOfOtherProgramsThatMeanTheSame) {
+  const std::vector<std::string> ours{"run", "--no-think", "--temp", "1", "-s",
+                                      "3",   "-n",         "4",      "hi"};
+  const std::vector<std::string> theirs{
+      "run", "--no-think", "--temperature=1", "-s", "3", "--max-tokens", "4", "hi"};
+  const Outcome outcome = run_moeflux(theirs);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out, run_moeflux(ours).out);
+  const std::vector<std::string> where{"--models", source_path("models")};
+  EXPECT_EQ(run_moeflux({"list", where[0], where[1]}).out,
+            run_moeflux({"ls", where[0], where[1]}).out);
   expect_failure(run_moeflux({}), 2, {"no command given"});
 }
 

@@ -142,12 +142,19 @@ TEST(HelpTest, TopLevelListsCommandsAndEnvironment) {
   }
 }
 
-TEST(HelpTest, VersionIsOneLine) {
+TEST(HelpTest, VersionSaysHowItWasBuilt) {
   const Outcome outcome = run_moeflux({"--version"});
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_EQ(outcome.out.compare(0, 10, "moeflux 0."), 0) << outcome.out;
-  EXPECT_EQ(outcome.out.find('\n'), outcome.out.size() - 1);
   EXPECT_EQ(run_moeflux({"version"}).out, outcome.out);
+  const Json json = parse_json(run_moeflux({"version", "--json"}).out, "stdout");
+  EXPECT_EQ(outcome.out.find("moeflux " + json.at("version").get<std::string>() + " ("), 0u);
+  for (const auto& [library, version] : json.at("libraries").items()) {
+    EXPECT_NE(version, "") << library;
+    EXPECT_NE(outcome.out.find(library + " " + version.get<std::string>()), std::string::npos)
+        << outcome.out;
+  }
+  EXPECT_TRUE(json.at("libraries").contains("OpenSSL"));
 }
 
 cli::CommandTree man_page_tree() {

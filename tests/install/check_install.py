@@ -71,6 +71,9 @@ class Prefix:
                 for place in (self.args.build, self.args.source):
                     if str(place) in file.read_text(encoding="utf-8"):
                         sys.exit(f"{file.name} names {place}")
+        unit = (self.path / "share/systemd/user/moeflux.service").read_text(encoding="utf-8")
+        expect("the unit for users", [line for line in unit.splitlines() if line.startswith("ExecStart=")],
+               [f"ExecStart={self.path}/bin/moeflux serve"])
         print("ok: files")
 
     def program(self):

@@ -18,13 +18,15 @@ class EchoServer {
   // memory: for requests; 0: as much as they like.
   explicit EchoServer(HttpLimits limits = {}, std::string host = "127.0.0.1",
                       std::uint64_t memory = 0)
-      : memory_(memory > 0 ? std::make_shared<RequestMemory>(memory) : nullptr),
+      : EchoServer({.host = std::move(host),
+                    .port = 0,
+                    .n_workers = 2,
+                    .limits = limits,
+                    .memory = memory > 0 ? std::make_shared<RequestMemory>(memory) : nullptr}) {}
+  explicit EchoServer(HttpServerOptions options)
+      : memory_(options.memory),
         server_(
-            {.host = std::move(host),
-             .port = 0,
-             .n_workers = 2,
-             .limits = limits,
-             .memory = memory_},
+            std::move(options),
             [this](HttpRequest request, ExchangePtr exchange) { answer(request, exchange); },
             openai_error) {}
 

@@ -1,11 +1,19 @@
 // moeflux serve as a program: what it says, and how it ends.
+#include <algorithm>
+#include <array>
 #include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <regex>
+#include <sstream>
 #include <stdexcept>
 #include <thread>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include "cli/program.h"
 #include "server/http_client.h"
@@ -30,16 +38,24 @@ int free_port() {
 
 class ServeCommandTest : public testing::Test {
  protected:
-  void start(std::vector<std::string> more = {}) {
+  void start(std::vector<std::string> more = {}) { start_with_environment({}, std::move(more)); }
+  void start_with_environment(std::map<std::string, std::string> environment,
+                              std::vector<std::string> more = {}) {
     std::vector<std::string> arguments{
         "serve",          "--port", std::to_string(port_), "-t", "1", "-c", "4096",
         "--prefix-store", "off",    "--parallel",          "1"};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    program_.emplace(program_path(), arguments, with_demo_model());
-    program_->wait_for_message();  // it listens
-    for (int i = 0; i < 2000 && get(port_, "/health").status != 200; ++i)
-      std::this_thread::sleep_for(5ms);
-    ASSERT_EQ(get(port_, "/health").status, 200);
+    program_.emplace(program_path(), arguments,
+                     with_demo_model({.text = "", .env = std::move(environment)}));
+    for (int i = 0; i < 2000 && health() != 200; ++i) std::this_thread::sleep_for(5ms);
+    ASSERT_EQ(health(), 200);
+  }
+  int health() const {
+    try {
+      return get(port_, "/health").status;
+    } catch (const std::runtime_error&) {  // it does not listen yet
+      return 0;
+    }
   }
   // A client that gets an endless answer.
   std::unique_ptr<HttpClient> listen() {
@@ -226,6 +242,110 @@ TEST_F(ServeCommandTest, ATakenPortIsSaid) {
   EXPECT_EQ(get(port_, "/v1/models", "Authorization: Bearer secret\r\n").status, 200);
 }
 
+// A socket that its program inherits, and where it tells that it is ready: what systemd gives.
+class ServiceTest : public ServeCommandTest {
+ protected:
+  ServiceTest() : notices_(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_un where{};
+    where.sun_family = AF_UNIX;
+    const std::string path = directory_.file("notify");
+    std::memcpy(where.sun_path, path.data(), path.size());
+    EXPECT_EQ(::bind(notices_, reinterpret_cast<sockaddr*>(&where), sizeof(where)), 0);
+    const timeval patience{.tv_sec = 20, .tv_usec = 0};
+    ::setsockopt(notices_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+  }
+  ~ServiceTest() override { ::close(notices_); }
+
+  // Runs the program with the socket as its descriptor 3.
+  void start_service(const std::string& options) {
+    const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in where{};
+    where.sin_family = AF_INET;
+    where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&where), sizeof(where)), 0);
+    ASSERT_EQ(::listen(listener, 8), 0);
+    socklen_t size = sizeof(where);
+    ::getsockname(listener, reinterpret_cast<sockaddr*>(&where), &size);
+    service_port_ = ntohs(where.sin_port);
+    const int shared = ::fcntl(listener, F_DUPFD, 4);  // a shell names only ten
+    ASSERT_LT(shared, 10);
+    const std::string n = std::to_string(shared);
+    Input input = with_demo_model({.text = "", .env = {{"LISTEN_FDS", "1"}}});
+    input.env["NOTIFY_SOCKET"] = directory_.file("notify");
+    program_.emplace("/bin/sh",
+                     std::vector<std::string>{"-c", "LISTEN_PID=$$ exec " + program_path() +
+                                                        " serve -t 1 -c 512 --prefix-store off " +
+                                                        options + " 3<&" + n + " " + n + "<&-"},
+                     input);
+    ::close(shared);
+    ::close(listener);
+  }
+  std::string notice() {
+    std::array<char, 4096> text{};
+    const ssize_t n = ::recv(notices_, text.data(), text.size(), 0);
+    return n < 0 ? "nothing" : std::string(text.data(), static_cast<std::size_t>(n));
+  }
+
+  const TempDir directory_;
+  int notices_, service_port_ = 0;
+};
+
+TEST_F(ServiceTest, AnswersOnTheSocketOfAServiceManager) {
+  start_service("--host 192.0.2.1 --port 9");
+  EXPECT_EQ(notice(), "STATUS=loading the model");
+  const std::string ready = notice();
+  EXPECT_TRUE(ready.starts_with("READY=1\nSTATUS=ready: demo at http://127.0.0.1:")) << ready;
+  EXPECT_EQ(get(service_port_, "/health").status, 200);
+  const Json props = get(service_port_, "/props").json();
+  EXPECT_EQ(props.at("moeflux").at("build").at("version"),
+            parse_json(run_moeflux({"version", "--json"}).out, "version").at("version"));
+  program_->signal(SIGTERM);
+  EXPECT_EQ(notice(), "STOPPING=1");
+  EXPECT_EQ(program_->finish().exit_code, 0);
+}
+
+TEST_F(ServiceTest, WithSeveralModelsItIsReadyAtOnce) {
+  start_service("--models " + source_path("models"));
+  EXPECT_EQ(notice(), "STATUS=loading the model");
+  EXPECT_TRUE(notice().starts_with("READY=1\nSTATUS=2 models"));
+  program_->signal(SIGTERM);
+  EXPECT_EQ(notice(), "STOPPING=1");
+  EXPECT_EQ(program_->finish().exit_code, 0);
+}
+
+TEST_F(ServeCommandTest, SocketsForAnotherProcessAreNotTaken) {
+  start_with_environment({{"LISTEN_FDS", "1"}, {"LISTEN_PID", "1"}});
+  EXPECT_EQ(get(port_, "/health").status, 200);
+}
+
+TEST_F(ServeCommandTest, LogsOneLineForEachRequest) {
+  start({"--log-format", "json"});
+  get(port_, "/nothing");
+  post(port_, "/v1/completions", {{"prompt", "12 +"}, {"max_tokens", 2}});
+  program_->signal(SIGTERM);
+  const Outcome outcome = program_->finish();
+  std::vector<Json> requests;
+  std::istringstream lines(outcome.err);
+  for (std::string line; std::getline(lines, line);) {
+    const Json json = parse_json(line, "line");
+    if (json.at("event") == "request") requests.push_back(json);
+  }
+  ASSERT_EQ(requests.size(), 2u) << outcome.err;
+  std::sort(requests.begin(), requests.end(),
+            [](const Json& a, const Json& b) { return a.at("status") < b.at("status"); });
+  EXPECT_EQ(requests[0].at("path"), "/v1/completions");
+  EXPECT_EQ(requests[0].at("completion_tokens"), 2);
+  EXPECT_EQ(requests[0].at("model"), "demo");
+  EXPECT_EQ(requests[1].at("level"), "warning");
+}
+
+TEST_F(ServeCommandTest, QuietOnesLogErrorsOnly) {
+  start({"-q"});
+  get(port_, "/nothing");
+  program_->signal(SIGTERM);
+  EXPECT_EQ(program_->finish().err, "");
+}
+
 TEST_F(ServeCommandTest, WrongOptionsAreRefused) {
   for (const std::vector<std::string>& arguments : {std::vector<std::string>{"--port", "70000"},
                                                     {"--parallel", "0"},
@@ -233,6 +353,10 @@ TEST_F(ServeCommandTest, WrongOptionsAreRefused) {
                                                     {"--drain-seconds", "-1"},
                                                     {"--max-models", "0"},
                                                     {"--keep-alive", "soon"},
+                                                    {"--tls-key", "x"},
+                                                    {"--tls-cert", "x"},
+                                                    {"--log-level", "loud"},
+                                                    {"--log-format", "xml"},
                                                     {"--api-key", ""}}) {
     std::vector<std::string> all{"serve"};
     all.insert(all.end(), arguments.begin(), arguments.end());

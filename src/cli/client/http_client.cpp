@@ -9,6 +9,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/buffers_range.hpp>
 #include <boost/beast/http/parser.hpp>
@@ -16,6 +17,7 @@
 #include "base/error.h"
 #include "cli/terminal/terminal.h"
 #include "server/http/http.h"
+#include "server/http/tls.h"
 
 namespace moeflux::cli {
 
@@ -66,9 +68,14 @@ class Exchange {
 
   HttpReply run(const std::string& request) {
     connect();
-    const ErrorCode error =
-        wait([&](auto done) { asio::async_write(socket_, asio::buffer(request), on_bytes(done)); },
-             call_.silence);
+    if (address_.tls) begin_tls();
+    const auto write = [&](auto done) {
+      if (tls_)
+        asio::async_write(*tls_, asio::buffer(request), on_bytes(done));
+      else
+        asio::async_write(socket_, asio::buffer(request), on_bytes(done));
+    };
+    const ErrorCode error = wait(write, call_.silence);
     // A server that refuses a request early may have closed, but its answer is there to be read.
     if (error == asio::error::timed_out) no_answer();
     receive();
@@ -145,6 +152,19 @@ class Exchange {
     fail(Errc::Io, "cannot reach {}: {}; is `moeflux serve` running?", address_.text(), why);
   }
 
+  void begin_tls() {
+    tls_.emplace(socket_, *context_);
+    expect_host(tls_->native_handle(), address_.host);
+    const ErrorCode error =
+        wait([&](auto done) { tls_->async_handshake(asio::ssl::stream_base::client, done); },
+             HttpClient::kConnectTime);
+    if (!error) return;
+    if (error == asio::error::timed_out)
+      fail(Errc::Io, "{}: the TLS handshake did not end in time", address_.text());
+    fail(Errc::Io, "cannot talk to {}: {}", address_.text(),
+         tls_problem(tls_->native_handle(), error));
+  }
+
   void receive() {
     std::optional<Parser> parser;
     do {  // 100 Continue and its like come before the response
@@ -173,9 +193,13 @@ class Exchange {
   }
 
   void read(Parser& parser) {
-    const ErrorCode error =
-        wait([&](auto done) { socket_.async_read_some(asio::buffer(buffer_), on_bytes(done)); },
-             call_.silence);
+    const auto read = [&](auto done) {
+      if (tls_)
+        tls_->async_read_some(asio::buffer(buffer_), on_bytes(done));
+      else
+        socket_.async_read_some(asio::buffer(buffer_), on_bytes(done));
+    };
+    const ErrorCode error = wait(read, call_.silence);
     if (!error) {
       received_.append(buffer_.data(), n_bytes_);
       has_answered_ = true;
@@ -223,6 +247,8 @@ class Exchange {
   const HttpCall& call_;
   asio::io_context io_;
   asio::generic::stream_protocol::socket socket_;
+  TlsContext context_ = address_.tls ? client_tls() : nullptr;
+  std::optional<asio::ssl::stream<asio::generic::stream_protocol::socket&>> tls_;
   std::array<char, kReadBytes> buffer_;
   std::size_t n_bytes_ = 0;
   std::string received_;

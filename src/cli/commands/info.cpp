@@ -93,10 +93,12 @@ void add_info_command(CommandLine& line) {
 }
 
 void add_version_command(CommandLine& line) {
-  Command& command = line.add("version", "Show the version.");
-  command.without_config().example("version").example("info");
-  command.run([](const std::vector<std::string>&) {
-    write_stdout(version_line() + "\n");
+  const auto json = std::make_shared<bool>(false);
+  Command& command = line.add("version", "Show the version, and what it was built with.");
+  command.without_config().example("version").example("version --json");
+  command.flag("--json", *json, "one JSON object");
+  command.run([json](const std::vector<std::string>&) {
+    write_stdout(*json ? dump_json(build_json()) + "\n" : version_text());
     return kSuccess;
   });
 }

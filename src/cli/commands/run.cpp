@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/memory_budget.h"
 #include "cli/commands/commands.h"
 #include "cli/conversation.h"
 #include "cli/options/general_options.h"
@@ -12,6 +13,7 @@
 #include "cli/terminal/answer_printer.h"
 #include "cli/terminal/channel_text.h"
 #include "cli/terminal/interrupt.h"
+#include "cli/terminal/progress.h"
 #include "cli/terminal/text_input.h"
 #include "engine/generate.h"
 #include "text/replies/reply_format.h"
@@ -32,6 +34,24 @@ struct RunOptions {
   bool json = false, stats = false;
 };
 
+bool reads_input(const ConversationOptions& options) {
+  const auto is_input = [](const std::optional<std::string>& path) {
+    return path && (*path == "-" || *path == "/dev/stdin");
+  };
+  return is_input(options.messages) || is_input(options.tools);
+}
+
+// "Summarise this", with what it is about piped in. It comes first: several questions about one
+// text then have that as a common prefix, which is read once.
+std::string with_piped_text(const RunOptions& options, const std::string& prompt) {
+  const std::optional<std::string> text = piped_text(
+      [&] { options.general.note("waiting for standard input to end; </dev/null leaves it out"); });
+  if (!text) return prompt;
+  options.general.note(
+      fmt::format("{} of standard input go before the prompt", format_bytes(text->size())));
+  return *text + "\n\n" + prompt;
+}
+
 std::optional<std::string> find_prompt(const RunOptions& options,
                                        const std::vector<std::string>& arguments) {
   std::vector<std::string> words = arguments;
@@ -46,7 +66,10 @@ std::optional<std::string> find_prompt(const RunOptions& options,
     throw UsageError("no prompt: give one as an argument, with -f FILE, or on standard input");
   if (prompt->find_first_not_of(" \t\r\n") == std::string::npos)
     fail(Errc::BadInput, "the prompt is empty");
-  return prompt;
+  const bool is_from_input =
+      words.empty() && (!options.file || *options.file == "-" || *options.file == "/dev/stdin");
+  return is_from_input || reads_input(options.conversation) ? prompt
+                                                            : with_piped_text(options, *prompt);
 }
 
 struct Prompt {
@@ -138,12 +161,18 @@ int run(const RunOptions& options, const std::vector<std::string>& arguments) {
   ChannelText channels(prompt.format, prompt.opens_thought, tools);
   GenerateOptions generating;
   generating.drafts = parse_drafts(options.model);
-  generating.events.cancelled = [] { return interrupted(); };
+  Session session = engine->new_session();
+  PromptProgress progress(options.general.show_progress());
+  const auto n_prompt = std::ssize(request.prompt);
+  generating.events.cancelled = [&] {
+    progress.update(session.length(), n_prompt);
+    return interrupted();
+  };
+  generating.events.on_token = [&](TokenId, std::span<const float>) { progress.end(); };
   if (!options.json)
     generating.events.on_text = [&](std::string_view piece) {
       printer.write(has_channels ? channels.feed(piece) : piece);
     };
-  Session session = engine->new_session();
   PrefixSession prefix(*engine, options.prefix, options.conversation.messages.has_value());
   if (prefix.is_on()) {
     const PrefixPoints points = prefix_points(*engine, prompt);
@@ -152,6 +181,7 @@ int run(const RunOptions& options, const std::vector<std::string>& arguments) {
     generating.keep_answer = points.answer_stays;
   }
   GenerateResult result = generate(*engine, session, request, generating);
+  progress.end();
   const std::string text_as_written = result.text;
   if (has_channels) {
     ChannelText whole(prompt.format, prompt.opens_thought, tools);
@@ -213,9 +243,11 @@ void add_run_command(CommandLine& line) {
   command.example("run \"What is 12 + 30?\"")
       .example("run models/demo-mla --no-think \"What is the capital of Japan?\"")
       .example("run -m ~/models/Qwen3.5-35B-A3B --ram 6G -f question.txt --stats")
+      .example("run \"What is wrong here?\" < build.log")
       .example("run --raw --temp 0.8 -s 7 -n 60 \"Once upon a time\"")
       .example("run --json \"Tell me a short story.\" | jq -r .text");
   add_model_argument_notes(command);
+  command.note("Text on standard input goes before a prompt that is given otherwise.");
   command.note("Ctrl-C ends the answer (exit code 130), a second one the program.");
   command.run(options, run);
 }

@@ -11,10 +11,13 @@
 #include "base/memory_budget.h"
 #include "cli/build_info.h"
 #include "cli/commands/commands.h"
+#include "cli/options/environment.h"
 #include "cli/options/general_options.h"
 #include "cli/options/hub_options.h"
 #include "cli/options/model_options.h"
 #include "cli/prefix_session.h"
+#include "cli/reports/server_log.h"
+#include "cli/service_manager.h"
 #include "cli/terminal/interrupt.h"
 #include "cli/terminal/progress.h"
 #include "engine/model_plan.h"
@@ -33,13 +36,17 @@ struct ServeOptions {
   std::int64_t port = 9099;
   std::int64_t parallel = 2, queue = 64, checkpoints = 4, max_models = 1;
   std::vector<std::string> api_keys, cors_origins, hosts;
-  std::optional<std::string> api_key_file, alias, max_body;
+  std::optional<std::string> api_key_file, alias, max_body, tls_cert, tls_key;
+  std::optional<std::string> log_level;
+  std::string log_format = "text";
   std::string keep_alive = "5m";
   std::string prefix_store = "on";
   std::optional<std::string> prefix_size;
   double ping_seconds = 15, drain_seconds = 30;
   ServerMemory memory = {};  // of --ram, beside the engine; set by check_serve_options()
   RequestMemoryPtr request_memory = {};
+  std::vector<int> sockets = {};  // of a service manager
+  std::shared_ptr<const ServerLog> log = {};
 
   std::chrono::milliseconds drain_time() const;
 };
@@ -86,6 +93,9 @@ void add_network_options(Command& command, ServeOptions& options) {
       .option("--host", options.host, "ADDRESS",
               "address to listen on, or a UNIX socket ending in .sock (default: 127.0.0.1)")
       .option("--port", options.port, "N", "0: any that is free (default: 9099)")
+      .option("--tls-cert", options.tls_cert, "FILE",
+              "speak HTTPS with this certificate (PEM, with those that vouch for it)")
+      .option("--tls-key", options.tls_key, "FILE", "and its key (PEM, without a passphrase)")
       .option("--api-key", options.api_keys, "KEY", "ask for this key; repeatable")
       .env("MOEFLUX_API_KEY")
       .secret()
@@ -117,6 +127,30 @@ void add_request_options(Command& command, ServeOptions& options) {
                           format_bytes(PrefixStoreOptions().max_bytes)));
 }
 
+void add_log_options(Command& command, ServeOptions& options) {
+  command.group("Log (on standard error, one line for each request)")
+      .option("--log-format", options.log_format, "FORMAT", "text or json (default: text)")
+      .choices({"text", "json"})
+      .option("--log-level", options.log_level, "LEVEL",
+              "error, warning, info or debug (default: info; -q error, -v debug)")
+      .choices({"error", "warning", "info", "debug"});
+}
+
+// Remarks of the program go there, too.
+void open_log(ServeOptions& options) {
+  const bool is_json = options.log_format == "json";
+  LogLevel level = options.general.verbose ? LogLevel::Debug : LogLevel::Info;
+  if (options.general.quiet) level = LogLevel::Error;
+  if (options.log_level) level = parse_log_level(*options.log_level);
+  const bool in_journal = !is_json && !stderr_is_terminal() && environment_value("JOURNAL_STREAM");
+  options.log = std::make_shared<ServerLog>(
+      is_json ? ServerLog::Format::Json : ServerLog::Format::Text, level, in_journal);
+  if (!is_json && !in_journal && !options.log_level) return;  // as every command does
+  options.general.say = [log = options.log](std::string_view text) {
+    log->note(LogLevel::Info, text);
+  };
+}
+
 KeepAlive parse_keep(const ServeOptions& options) {
   try {
     return parse_keep_alive(options.keep_alive);
@@ -132,6 +166,7 @@ std::chrono::milliseconds ServeOptions::drain_time() const {
 void add_serve_options(Command& command, ServeOptions& options) {
   add_network_options(command, options);
   add_request_options(command, options);
+  add_log_options(command, options);
   add_model_option(command, options.model);
   command.group("Several models")
       .option("--max-models", options.max_models, "N",
@@ -153,6 +188,10 @@ void check_serve_options(ServeOptions& options) {
   in_range(options.queue, 0, 100'000, "--queue");
   in_range(options.max_models, 1, 1000, "--max-models");
   if (options.host.empty()) throw UsageError("--host: needs an address, such as 127.0.0.1");
+  if (options.tls_cert && !options.tls_key)
+    throw UsageError("--tls-cert: needs --tls-key, the file with its key");
+  if (options.tls_key && !options.tls_cert)
+    throw UsageError("--tls-key: needs --tls-cert, the file with its certificate");
   parse_keep(options);
   options.drain_time();
   options.memory = server_memory(memory_ceiling(engine_options(options.model)),
@@ -167,6 +206,9 @@ HttpServerOptions server_options(const ServeOptions& options) {
   server.port = static_cast<int>(in_range(options.port, 0, 65535, "--port"));
   if (options.max_body) server.limits.body_bytes = parse_size(*options.max_body, "--max-body");
   server.memory = options.request_memory;
+  server.sockets = options.sockets;
+  if (options.tls_cert) server.tls = {*options.tls_cert, *options.tls_key};
+  server.log = [log = options.log](const AccessRecord& record) { log->request(record); };
   server.limits.ping = in_seconds(options.ping_seconds, 0.1, "--ping-seconds");
   return server;
 }
@@ -175,15 +217,25 @@ bool is_loopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
 }
 
+// Whether only programs on this machine can ask.
+bool is_private(const ServeOptions& options) {
+  if (options.sockets.empty()) return is_loopback(options.host);
+  return std::all_of(options.sockets.begin(), options.sockets.end(), [](int socket) {
+    const std::string host = listening_host(socket);
+    return host.empty() || is_loopback(host);
+  });
+}
+
 ServerAppOptions app_options(const ServeOptions& options, const std::string& model_path) {
   ServerAppOptions app;
   app.model_id = model_name(options, model_path);
   app.version = program_version();
+  app.build = build_json();
   app.api_keys = read_keys(options);
   app.cors_origins = options.cors_origins;
   app.hosts = options.hosts;
   app.hub = hub_settings;
-  if (!is_loopback(options.host)) app.hosts.push_back("*");
+  if (!is_private(options)) app.hosts.push_back("*");
   return app;
 }
 
@@ -229,11 +281,14 @@ std::string describe_memory(const MemoryPlan& plan, std::uint64_t for_requests) 
 void note_ready(const Engine& engine, const std::string& name, const std::string& url,
                 const ServeOptions& options) {
   options.general.note(describe_memory(engine.plan(), options.memory.request_bytes));
-  options.general.note(fmt::format("ready: {} at {}/v1, context {} tokens, {} at a time", name, url,
-                                   engine.context_length(), options.parallel));
+  const std::string ready = fmt::format("ready: {} at {}/v1, context {} tokens, {} at a time", name,
+                                        url, engine.context_length(), options.parallel);
+  options.general.note(ready);
+  notify_ready(ready);
 }
 
 void note_stopping(std::size_t n_answers, const ServeOptions& options) {
+  notify_stopping();
   if (n_answers == 0) return;
   options.general.note(
       fmt::format("stopping: {} answers have {} seconds to end", n_answers, options.drain_seconds));
@@ -251,8 +306,12 @@ class Listening {
             error_by_path) {
     app.set_connection_count([this] { return server_.n_connections(); });
     app.models().set_workers([this](std::function<void()> work) { server_.post(std::move(work)); });
-    options.general.note(fmt::format("listening on {}", server_.url()));
-    if (!is_loopback(options.host) && server_.port() > 0 && app.options().api_keys.empty())
+    for (const std::string& url : server_.urls())
+      options.general.note(fmt::format("listening on {}", url));
+    notify_status("loading the model");
+    const std::string warning = server_.certificate_warning();
+    if (!warning.empty()) options.log->note(LogLevel::Warning, warning);
+    if (!is_private(options) && server_.port() > 0 && app.options().api_keys.empty())
       options.general.note("anybody who reaches this machine may use it: set --api-key");
   }
   HttpServer& server() { return server_; }
@@ -357,6 +416,7 @@ void note_models(const std::vector<CatalogEntry>& models, const ServeOptions& op
   }
   options.general.note(fmt::format("models: {} in {}, loaded when they are asked for", n_fine,
                                    *options.model.models));
+  notify_ready(fmt::format("{} models, loaded when they are asked for", n_fine));
   if (n_fine == 0) options.general.note("there is nothing to serve until a model is put there");
 }
 
@@ -407,16 +467,27 @@ void add_serve_command(CommandLine& line) {
       .example("serve /data/qwen --ram 16G --port 8080")
       .example("serve --models /data/models --max-models 2 --keep-alive 30m")
       .example("serve --host 0.0.0.0 --api-key-file keys.txt --parallel 4")
+      .example("serve --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem --api-key-file keys.txt")
       .example("serve --host /run/user/1000/moeflux.sock");
   command.note("A browser finds a web page at the same address: chats, and the engine at work.")
       .note("GET /health answers 503 while the model is loaded and 200 afterwards.")
       .note("With --models and no MODEL, each is loaded when a request names it.")
+      .note("Started by a systemd socket, it answers on that instead of --host and --port.")
       .note("SIGTERM or Ctrl-C lets answers come to their end, a second one ends at once.");
   command.run([options, &command](const std::vector<std::string>& arguments) {
     check_serve_options(*options);
     keep_heap_small();
-    if (wants_several(*options, arguments, command.given())) return serve_several(*options);
-    return serve_one(*options, only_model(options->model, arguments));
+    open_log(*options);
+    try {
+      options->sockets = inherited_sockets();
+      if (wants_several(*options, arguments, command.given())) return serve_several(*options);
+      return serve_one(*options, only_model(options->model, arguments));
+    } catch (const Error& error) {
+      if (options->log->format() == ServerLog::Format::Text || error.code() == Errc::Cancelled)
+        throw;
+      options->log->note(LogLevel::Error, error.what());
+      return kFailure;
+    }
   });
 }
 

@@ -1,6 +1,7 @@
 // Options every command has, and what they say to the user beside its results.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -15,13 +16,15 @@ struct GeneralOptions {
   bool quiet = false;
   bool verbose = false;
   std::string color = "auto";
+  std::function<void(std::string_view)> say = {};  // takes remarks instead of standard error
 
   bool color_on_stdout() const { return use_color(parse_color(color), stdout_is_terminal()); }
   bool color_on_stderr() const { return use_color(parse_color(color), stderr_is_terminal()); }
-  bool show_progress() const { return !quiet && stderr_is_terminal(); }
+  bool show_progress() const { return !quiet && !say && stderr_is_terminal(); }
 
   void note(std::string_view line) const {  // to stderr, unless quiet
-    if (!quiet) write_stderr(fmt::format("moeflux: {}\n", line));
+    if (quiet) return;
+    say ? say(line) : write_stderr(fmt::format("moeflux: {}\n", line));
   }
   void detail(std::string_view line) const {  // to stderr, only when verbose
     if (verbose) note(line);

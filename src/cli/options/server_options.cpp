@@ -25,8 +25,8 @@ bool starts_with(std::string_view text, std::string_view start) {
 
 [[noreturn]] void refuse(const std::string& text, std::string_view why) {
   fail(Errc::BadInput,
-       "\"{}\" is no address of a server: {}; write http://HOST:PORT, or the path of a UNIX socket "
-       "that ends in .sock",
+       "\"{}\" is no address of a server: {}; write http://HOST:PORT, https://HOST, or the path "
+       "of a UNIX socket that ends in .sock",
        safe_line(text), why);
 }
 
@@ -67,7 +67,8 @@ std::string ServerAddress::authority() const {
 }
 
 std::string ServerAddress::text() const {
-  return socket.empty() ? fmt::format("http://{}{}", authority(), base) : "unix:" + socket;
+  if (!socket.empty()) return "unix:" + socket;
+  return fmt::format("{}{}{}", tls ? kHttps : kHttp, authority(), base);
 }
 
 ServerAddress parse_server_address(const std::string& text) {
@@ -79,19 +80,16 @@ ServerAddress parse_server_address(const std::string& text) {
       text.ends_with(kSocketSuffix))
     return socket_address(text, text);
   if (!plain) refuse(text, "it has characters that belong to none");
-  if (starts_with(text, kHttps)) {
-    fail(Errc::Unsupported,
-         "{}: this program has no TLS; use http:// to a tunnel, such as ssh -L 9099:HOST:PORT",
-         text);
-  }
   ServerAddress address;
   std::string_view rest = text;
-  const bool has_scheme = starts_with(text, kHttp);
-  if (has_scheme) rest.remove_prefix(kHttp.size());
-  if (rest.find("://") != std::string_view::npos) refuse(text, "only http:// is known");
+  address.tls = starts_with(text, kHttps);
+  const bool has_scheme = address.tls || starts_with(text, kHttp);
+  if (has_scheme) rest.remove_prefix((address.tls ? kHttps : kHttp).size());
+  if (rest.find("://") != std::string_view::npos)
+    refuse(text, "only http:// and https:// are known");
   if (rest.find_first_of("@?#") != std::string_view::npos)
     refuse(text, "a user, a query or a fragment has no place in it");
-  address.port = has_scheme ? "80" : kOurPort;
+  address.port = address.tls ? "443" : has_scheme ? "80" : kOurPort;
   const std::size_t slash = std::min(rest.find('/'), rest.size());
   split_authority(text, rest.substr(0, slash), address);
   address.base = rest.substr(slash);

@@ -11,19 +11,20 @@ namespace moeflux::cli {
 
 class HttpClient;
 
-// Where a server is: http://host[:port][/base], host[:port] (port 9099 unless given), or a UNIX
-// socket as unix:/path or as a path that ends in .sock. A base that ends in /v1 is meant without
-// it: that is what other programs ask for. There is no TLS.
+// Where a server is: http://host[:port][/base], the same with https, host[:port] (port 9099 unless
+// given), or a UNIX socket as unix:/path or as a path that ends in .sock. A base that ends in /v1
+// is meant without it: that is what other programs ask for.
 struct ServerAddress {
   std::string host, port;  // the host without the brackets of an IPv6 address
   std::string socket;      // the path of a UNIX socket; then there is no host
   std::string base;        // "", or "/base"
+  bool tls = false;
 
   std::string authority() const;  // "127.0.0.1:9099", for the Host header
   std::string text() const;       // for messages
 };
 
-// Throws Error(BadInput), or Error(Unsupported) for https; both say what to write instead.
+// Throws Error(BadInput) that says what to write instead.
 ServerAddress parse_server_address(const std::string& text);
 
 std::string percent_encoded(std::string_view text);  // for a query

@@ -79,6 +79,25 @@ void TransferProgress::update(std::uint64_t done, std::uint64_t total) {
   }
 }
 
+void PromptProgress::update(std::int64_t done, std::int64_t total) {
+  if (!shown_ || done >= total) return end();
+  const auto now = Clock::now();
+  if (!first_) {
+    first_ = done;
+    start_ = now;
+    bar_.emplace("reading the prompt", shown_);
+  }
+  if (!bar_) return;
+  const double seconds = std::chrono::duration<double>(now - start_).count();
+  const auto n_read = static_cast<double>(done - *first_);
+  std::string detail = fmt::format("{} of {} tokens", done, total);
+  if (seconds >= kMinSeconds && n_read > 0) {
+    detail += fmt::format(", {:.0f}/s, {} left", n_read / seconds,
+                          format_duration(static_cast<double>(total - done) * seconds / n_read));
+  }
+  bar_->update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total), detail);
+}
+
 void StageProgress::update(const ConvertProgress& progress) {
   throw_if_interrupted();
   if (!bar_ || progress.stage != stage_) {

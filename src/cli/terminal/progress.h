@@ -49,6 +49,22 @@ class TransferProgress {
   std::chrono::steady_clock::time_point start_, last_line_;
 };
 
+// How far a prompt has been read, on a terminal.
+class PromptProgress {
+ public:
+  explicit PromptProgress(bool shown) : shown_(shown) {}
+
+  // Tokens of it that the session has. The first call says how many it had before.
+  void update(std::int64_t done, std::int64_t total);
+  void end() { bar_.reset(); }  // before anything else is written
+
+ private:
+  bool shown_;
+  std::optional<ProgressBar> bar_;
+  std::optional<std::int64_t> first_;
+  std::chrono::steady_clock::time_point start_;
+};
+
 // "0:35", "2:07:10".
 std::string format_duration(double seconds);
 

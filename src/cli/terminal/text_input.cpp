@@ -5,6 +5,8 @@
 #include <system_error>
 
 #include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -18,7 +20,8 @@
 namespace moeflux::cli {
 namespace {
 
-constexpr std::size_t kMaxBytes = 64u << 20;  // far beyond any context
+constexpr std::size_t kMaxBytes = 64u << 20;                // far beyond any context
+constexpr int kPipePatience = 2000, kSocketPatience = 100;  // milliseconds
 constexpr const char* kStandardInput = "standard input";
 
 std::string read_stream(int descriptor, const std::string& origin) {
@@ -77,6 +80,24 @@ std::string read_text(const std::string& path) {
 
 Json read_json(const std::string& path) {
   return parse_json(read_bytes(path), origin_of(path));
+}
+
+std::optional<std::string> piped_text(const std::function<void()>& waiting) {
+  struct stat info {};
+  if (::fstat(STDIN_FILENO, &info) != 0) return std::nullopt;
+  if (!S_ISFIFO(info.st_mode) && !S_ISREG(info.st_mode) && !S_ISSOCK(info.st_mode))
+    return std::nullopt;
+  // Programs that start others often leave a socket open as their input and never write to it; a
+  // shell connects programs with pipes.
+  pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+  const int patience = S_ISSOCK(info.st_mode) ? kSocketPatience : kPipePatience;
+  if (!S_ISREG(info.st_mode) && ::poll(&input, 1, patience) == 0) {
+    if (S_ISSOCK(info.st_mode)) return std::nullopt;
+    waiting();
+  }
+  std::string text = read_text("-");
+  if (text.find_first_not_of(" \t\r\n") == std::string::npos) return std::nullopt;
+  return text;
 }
 
 std::optional<std::string> find_text(const std::vector<std::string>& arguments,

@@ -2,6 +2,7 @@
 // UTF-8, because text that is silently repaired is not what the user wrote.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,5 +25,9 @@ Json read_json(const std::string& path);
 // else nothing. Arguments and a file together are a UsageError.
 std::optional<std::string> find_text(const std::vector<std::string>& arguments,
                                      const std::optional<std::string>& file);
+
+// What another program or a file sends on standard input beside a prompt; nothing where that is a
+// terminal, /dev/null or empty. Calls `waiting` once where nothing has come for a while.
+std::optional<std::string> piped_text(const std::function<void()>& waiting);
 
 }  // namespace moeflux::cli

@@ -1,8 +1,31 @@
 #include "server/dialects/answer.h"
 
+#include <algorithm>
 #include <random>
 
 namespace moeflux {
+namespace {
+
+// Tells the exchange what its log should say of the answers.
+class AnswerLog {
+ public:
+  AnswerLog(ExchangePtr exchange, int n) : exchange_(std::move(exchange)), n_(std::max(n, 1)) {}
+
+  void add(int choice, const GenerationEnded& ended) {
+    totals_.add(ended, /*first=*/choice % n_ == 0);
+    exchange_->set_notes({.prompt_tokens = totals_.n_prompt,
+                          .cached_tokens = totals_.n_cached,
+                          .completion_tokens = totals_.n_generated,
+                          .error = ended.error ? ended.error->what() : ""});
+  }
+
+ private:
+  ExchangePtr exchange_;
+  int n_;
+  AnswerTotals totals_;
+};
+
+}  // namespace
 
 AnswerModel model_of(const ModelRequest& request) {
   return {request.model.name, request.model.service->facts()};
@@ -10,9 +33,14 @@ AnswerModel model_of(const ModelRequest& request) {
 
 void start_answer(const ModelRequest& request, const GenerationRequest& generation,
                   std::shared_ptr<DialectAnswer> answer) {
+  request.exchange->set_notes({.model = request.model.name});
   const auto running = request.model.service->start(
       generation,
-      [answer](int choice, const GenerationEvent& event) { answer->take(choice, event); },
+      [answer, log = AnswerLog(request.exchange, generation.n)](
+          int choice, const GenerationEvent& event) mutable {
+        if (const auto* ended = std::get_if<GenerationEnded>(&event)) log.add(choice, *ended);
+        answer->take(choice, event);
+      },
       [&] { answer->begin(); });
   running->keep(request.model.held);
   request.exchange->on_gone([running] { running->cancel(); });

@@ -25,6 +25,7 @@ constexpr std::size_t kMaxFields = 256;            // of a header: each costs mo
 constexpr std::uint64_t kSlowestBody = 128 << 10;  // bytes per second that a body may come at
 // Memory of an idle connection: its coroutines, the parser, a buffer that is used in part.
 constexpr std::uint64_t kConnectionBytes = 16 << 10;
+constexpr std::uint64_t kTlsBytes = 80 << 10;  // buffers of Asio and OpenSSL, keys, certificates
 // A body of unknown length grows by doubling, and is copied meanwhile.
 constexpr std::uint64_t kGrowingFactor = 3;
 constexpr auto kBeforeProbe = 50ms;  // most answers are there by then
@@ -80,18 +81,22 @@ struct AbandonAtEnd {
 
 }  // namespace
 
-Connection::Connection(Socket socket, ConnectionContext& context)
-    : socket_(std::move(socket)),
+Connection::Connection(ClientSocket::Plain socket, ConnectionContext& context, bool is_local)
+    : is_local_(is_local),
+      socket_(std::move(socket), is_local ? nullptr : context.tls),
       context_(context),
       deadline_(context.io),
       wake_(context.io),
       memory_(context.memory),
-      has_memory_(memory_.grow_to(kConnectionBytes)),
+      has_memory_(memory_.grow_to(own_bytes())),
       buffer_(std::max(context.limits.header_bytes, kEarlyBytes) + kReadBytes) {}
 
+std::uint64_t Connection::own_bytes() const {
+  return kConnectionBytes + (socket_.has_tls() ? kTlsBytes : 0);
+}
+
 void Connection::close() {
-  boost::system::error_code ignored;
-  socket_.close(ignored);
+  socket_.close();
 }
 
 void Connection::arm(std::chrono::milliseconds at_most) {
@@ -101,8 +106,7 @@ void Connection::arm(std::chrono::milliseconds at_most) {
   deadline_.async_wait([self = shared_from_this(), mine](boost::system::error_code error) {
     if (error || self->armed_ != mine) return;
     self->late_ = true;
-    boost::system::error_code ignored;
-    self->socket_.cancel(ignored);
+    self->socket_.cancel();
   });
 }
 
@@ -114,7 +118,8 @@ void Connection::disarm() {
 asio::awaitable<Connection::Read> Connection::read_some(std::chrono::milliseconds at_most) {
   if (input_ended_) co_return Read::Closed;  // is told only once
   arm(at_most);
-  const auto [error, n] = co_await socket_.async_read_some(buffer_.prepare(kReadBytes), kUse);
+  const asio::mutable_buffer room = buffer_.prepare(kReadBytes);
+  const auto [error, n] = co_await socket_.read_some(room);
   disarm();
   if (error) co_return late_ ? Read::Late : Read::Closed;
   buffer_.commit(n);
@@ -126,7 +131,8 @@ asio::awaitable<bool> Connection::write_all(std::string bytes) {
   std::string_view rest(bytes);
   while (!rest.empty()) {
     arm(context_.limits.write);
-    const auto [error, n] = co_await socket_.async_write_some(asio::buffer(rest), kUse);
+    const asio::const_buffer piece = asio::buffer(rest);
+    const auto [error, n] = co_await socket_.write_some(piece);
     disarm();
     if (error) co_return false;
     rest.remove_prefix(n);
@@ -138,6 +144,9 @@ asio::awaitable<bool> Connection::fail_with(HttpError error) {
   LiveExchange exchange({.keep_alive = false}, [] {});
   respond_with(exchange, context_.error_form, error);
   std::string bytes = exchange.take().bytes;
+  record_.path = error.path();
+  record_.bytes_in += buffer_.size();
+  log(exchange, /*was_left=*/false);
   const bool written = co_await write_all(std::move(bytes));
   if (written) co_await linger();
   co_return false;
@@ -145,14 +154,46 @@ asio::awaitable<bool> Connection::fail_with(HttpError error) {
 
 // A connection closed with unread bytes is reset, and the client may lose what we said last.
 asio::awaitable<void> Connection::linger() {
-  boost::system::error_code ignored;
-  socket_.shutdown(Socket::shutdown_send, ignored);
+  constexpr auto kPatience = 500ms;
+  arm(kPatience);
+  co_await socket_.end_sending();
+  disarm();
   const auto end = std::chrono::steady_clock::now() + 2s;
-  while (std::chrono::steady_clock::now() < end) {
+  while (!input_ended_ && std::chrono::steady_clock::now() < end) {
     buffer_.clear();
-    const Read read = co_await read_some(500ms);
-    if (read != Read::Data) break;
+    arm(kPatience);
+    const asio::mutable_buffer room = buffer_.prepare(kReadBytes);
+    const auto [error, n] = co_await socket_.read_plain(room);
+    disarm();
+    if (error) break;
   }
+}
+
+// Of TLS. A client that speaks HTTP where TLS is expected is told so.
+asio::awaitable<bool> Connection::greet() {
+  arm(context_.limits.header);
+  const ClientSocket::Greeting greeting = co_await socket_.greet();
+  disarm();
+  if (greeting != ClientSocket::Greeting::Plain) co_return greeting == ClientSocket::Greeting::Tls;
+  LiveExchange exchange({.keep_alive = false}, [] {});
+  respond_with(exchange, context_.error_form,
+               bad_request("this server speaks TLS only: use https://"));
+  const std::string bytes = exchange.take().bytes;
+  const asio::const_buffer answer = asio::buffer(bytes);
+  arm(context_.limits.write);
+  co_await socket_.write_plain(answer);
+  disarm();
+  co_return false;
+}
+
+void Connection::log(const LiveExchange& exchange, bool was_left) {
+  if (!context_.log) return;
+  exchange.describe(record_);
+  record_.was_left = was_left;
+  record_.seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count();
+  asio::post(context_.workers,
+             [&context = context_, record = std::exchange(record_, {})] { context.log(record); });
 }
 
 std::optional<HttpError> Connection::reserve_body(std::uint64_t bytes) {
@@ -197,7 +238,8 @@ asio::awaitable<bool> Connection::read_header(Parser& parser) {
     if (read != Read::Data) co_return false;
   }
   is_idle_ = false;
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = begun_ = std::chrono::steady_clock::now();
+  record_ = {.time = std::chrono::system_clock::now(), .client = socket_.peer()};
   while (true) {
     std::optional<HttpError> error = parse(parser);
     if (!error && parser.is_header_done()) co_return true;
@@ -212,6 +254,7 @@ asio::awaitable<bool> Connection::read_header(Parser& parser) {
     if (read == Read::Late) error = late_error("header");
     if (!error) continue;
     error->with_path(with_target(parser.get()).path);
+    record_.method = std::string(parser.get().method_string());
     const bool result = co_await fail_with(*error);
     co_return result;
   }
@@ -232,6 +275,7 @@ std::optional<HttpError> Connection::check_header(Parser& parser) {
 
 asio::awaitable<bool> Connection::read_body(Parser& parser) {
   std::optional<HttpError> error = check_header(parser);
+  record_.method = std::string(parser.get().method_string());
   const bool expects = !parser.get()[http::field::expect].empty();
   if (!error && expects && !parser.is_done() && buffer_.size() == 0) {
     std::string go_on = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -269,7 +313,8 @@ asio::awaitable<bool> Connection::watch(LiveExchange& exchange) {
       co_await (wait_for_reset() || keep_probing(exchange));
       co_return false;
     }
-    const auto [error, n] = co_await socket_.async_read_some(buffer_.prepare(kReadBytes), kUse);
+    const asio::mutable_buffer room = buffer_.prepare(kReadBytes);
+    const auto [error, n] = co_await socket_.read_some(room);
     input_ended_ = error == asio::error::eof;
     if (error && !input_ended_) co_return false;
     buffer_.commit(n);
@@ -280,7 +325,7 @@ asio::awaitable<bool> Connection::watch(LiveExchange& exchange) {
 }
 
 asio::awaitable<bool> Connection::wait_for_reset() {
-  co_await socket_.async_wait(Socket::wait_error, kUse);
+  co_await socket_.wait_for_reset();
   co_return false;
 }
 
@@ -331,12 +376,15 @@ asio::awaitable<bool> Connection::answer(Parser& parser) {
   request.memory =
       body_memory_ ? std::move(body_memory_) : std::make_shared<MemoryShare>(context_.memory);
   request.body = std::move(parser.get().body());
-  request.is_local = context_.is_local;
+  request.is_local = is_local_;
+  record_.path = request.path;
+  record_.bytes_in = request.body.size();
   asio::post(context_.workers,
              [&context = context_, request = std::move(request), exchange]() mutable {
                context.entry(std::move(request), std::move(exchange));
              });
   const auto ended = co_await (write_answer(exchange) || watch(*exchange));
+  log(*exchange, /*was_left=*/ended.index() == 1 || (!std::get<0>(ended) && form.keep_alive));
   if (ended.index() == 1) {
     exchange->abandon();
     co_return false;
@@ -352,7 +400,7 @@ asio::awaitable<bool> Connection::answer(Parser& parser) {
 
 asio::awaitable<void> Connection::run() {
   const auto self = shared_from_this();
-  bool open = true;
+  bool open = co_await greet();
   while (open) {
     {
       Parser parser;
@@ -364,7 +412,7 @@ asio::awaitable<void> Connection::run() {
     }
     body_memory_.reset();
     if (buffer_.size() == 0) buffer_.shrink_to_fit();
-    memory_.shrink_to(std::max<std::uint64_t>(kConnectionBytes, buffer_.size()));
+    memory_.shrink_to(std::max<std::uint64_t>(own_bytes(), buffer_.size()));
   }
   disarm();
   close();
@@ -373,6 +421,13 @@ asio::awaitable<void> Connection::run() {
 asio::awaitable<void> Connection::refuse() {
   const auto self = shared_from_this();
   is_idle_ = false;
+  begun_ = std::chrono::steady_clock::now();
+  record_ = {.time = std::chrono::system_clock::now(), .client = socket_.peer()};
+  const bool can_be_told = co_await greet();
+  if (!can_be_told) {
+    close();
+    co_return;
+  }
   HttpError error(503, "unavailable_error", "too many connections; try again later");
   error.with_header("Retry-After", "5");
   co_await fail_with(error);

@@ -15,7 +15,6 @@
 #include <string>
 
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/thread_pool.hpp>
@@ -23,6 +22,7 @@
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
 
+#include "server/http/client_socket.h"
 #include "server/http/http_server.h"
 
 namespace moeflux {
@@ -35,15 +35,14 @@ struct ConnectionContext {
   boost::asio::io_context& io;
   boost::asio::thread_pool& workers;
   RequestMemoryPtr memory;
-  bool is_local = false;  // a UNIX socket
+  TlsContext tls = {};  // null: none
+  AccessLog log = {};   // called on a worker
   bool draining = false;
 };
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  using Socket = boost::asio::generic::stream_protocol::socket;
-
-  Connection(Socket socket, ConnectionContext& context);
+  Connection(ClientSocket::Plain socket, ConnectionContext& context, bool is_local);
 
   // Until the connection is closed.
   boost::asio::awaitable<void> run();
@@ -58,6 +57,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
   enum class Read { Data, Closed, Late };
 
+  boost::asio::awaitable<bool> greet();
   boost::asio::awaitable<Read> read_some(std::chrono::milliseconds at_most);
   boost::asio::awaitable<bool> read_header(Parser& parser);
   boost::asio::awaitable<bool> read_body(Parser& parser);
@@ -75,8 +75,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::optional<HttpError> reserve_body(std::uint64_t bytes);
   void arm(std::chrono::milliseconds at_most);
   void disarm();
+  std::uint64_t own_bytes() const;  // of memory
+  void log(const LiveExchange& exchange, bool was_left);
 
-  Socket socket_;
+  const bool is_local_;  // a UNIX socket
+  ClientSocket socket_;
   ConnectionContext& context_;
   boost::asio::steady_timer deadline_, wake_;
   std::uint64_t armed_ = 0;  // counts arm() and disarm(): an old alarm is ignored
@@ -87,6 +90,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool has_memory_;
   std::shared_ptr<MemoryShare> body_memory_;
   boost::beast::flat_buffer buffer_;  // received and not yet used
+  // Of the request being read or answered, for the log.
+  AccessRecord record_;
+  std::chrono::steady_clock::time_point begun_;
 };
 
 }  // namespace moeflux

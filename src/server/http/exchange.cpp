@@ -49,6 +49,7 @@ void LiveExchange::respond(HttpResponse response) {
   const std::lock_guard lock(mutex_);
   if (state_ != State::Waiting) return;
   state_ = State::Done;
+  status_ = response.status;
   on_gone_ = nullptr;
   const std::string length = response.status == 204
                                  ? "Content-Length: 0\r\n"
@@ -66,6 +67,7 @@ void LiveExchange::begin_stream(StreamHead stream) {
   const std::lock_guard lock(mutex_);
   if (state_ != State::Waiting) return;
   state_ = State::Streaming;
+  status_ = 200;
   ping_ = std::move(stream.ping);
   stream.headers.emplace_back("Cache-Control", "no-cache");
   stream.headers.emplace_back("X-Accel-Buffering", "no");  // proxies must not collect it
@@ -121,6 +123,7 @@ LiveExchange::Taken LiveExchange::take() {
   Taken taken;
   std::swap(taken.bytes, queue_);
   taken_bytes_ = taken.bytes.size();
+  n_taken_ += taken_bytes_;
   memory_.shrink_to(taken_bytes_);
   taken.done = state_ == State::Done;
   taken.gone = gone_;
@@ -133,6 +136,25 @@ void LiveExchange::ping() {
   if (state_ != State::Streaming || gone_ || ping_.empty()) return;
   append_chunk(ping_);
   wake();
+}
+
+void LiveExchange::set_notes(const AnswerNotes& notes) {
+  const std::lock_guard lock(mutex_);
+  const auto take = [](auto& ours, const auto& given) {
+    if (given != std::decay_t<decltype(given)>()) ours = given;
+  };
+  take(notes_.model, notes.model);
+  take(notes_.prompt_tokens, notes.prompt_tokens);
+  take(notes_.cached_tokens, notes.cached_tokens);
+  take(notes_.completion_tokens, notes.completion_tokens);
+  take(notes_.error, notes.error);
+}
+
+void LiveExchange::describe(AccessRecord& record) const {
+  const std::lock_guard lock(mutex_);
+  record.status = status_;
+  record.bytes_out = n_taken_;
+  record.notes = notes_;
 }
 
 void LiveExchange::probe() {

@@ -12,6 +12,7 @@
 #include <new>
 #include <string>
 
+#include "server/http/access_log.h"
 #include "server/http/http.h"
 #include "server/http/request_memory.h"
 
@@ -34,6 +35,9 @@ class Exchange {
   // Bytes of a stream that wait for the client. A writer that can leave something out looks here.
   virtual std::size_t backlog() { return 0; }
 
+  // What the log is to say of the answer. Replaces what was said before, but where that is empty.
+  virtual void set_notes(const AnswerNotes&) {}
+
   // Called once, on any thread, when the client leaves before the answer is complete; at once where
   // it has left already. Replaces what was set before.
   virtual void on_gone(std::function<void()> callback) = 0;
@@ -45,6 +49,7 @@ using ExchangePtr = std::shared_ptr<Exchange>;
 using ErrorForm = std::function<HttpResponse(const HttpError&)>;
 
 inline void respond_with(Exchange& exchange, const ErrorForm& form, const HttpError& error) {
+  exchange.set_notes({.error = error.what()});
   HttpResponse response = form(error);
   for (const auto& header : error.headers()) response.headers.push_back(header);
   exchange.respond(std::move(response));
@@ -89,6 +94,7 @@ class LiveExchange final : public Exchange {
   void write(std::string bytes) override;
   void finish() override;
   std::size_t backlog() override;
+  void set_notes(const AnswerNotes& notes) override;
   void on_gone(std::function<void()> callback) override;
 
   // For the connection:
@@ -106,6 +112,8 @@ class LiveExchange final : public Exchange {
   // The client has left, or the answer is complete. A handler may keep the exchange for longer than
   // the connection lives.
   void abandon();
+  // Fills in status, bytes and notes.
+  void describe(AccessRecord& record) const;
 
  private:
   enum class State { Waiting, Streaming, Done };
@@ -118,7 +126,7 @@ class LiveExchange final : public Exchange {
   }
 
   const Form form_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::function<void()> wake_;  // under the mutex; none when nobody waits any more
   State state_ = State::Waiting;
   bool gone_ = false;
@@ -127,6 +135,9 @@ class LiveExchange final : public Exchange {
   std::string queue_;
   MemoryShare memory_;           // of the queue, and of what was taken last
   std::size_t taken_bytes_ = 0;  // that are being written
+  std::uint64_t n_taken_ = 0;    // in all
+  int status_ = 0;               // 0: there is no answer yet
+  AnswerNotes notes_;
   std::function<void()> on_gone_;
 };
 

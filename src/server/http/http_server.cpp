@@ -12,35 +12,28 @@
 #include <boost/asio/detached.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "server/http/connection.h"
+#include "server/http/listeners.h"
 
 namespace moeflux {
 
 namespace asio = boost::asio;
 using asio::ip::tcp;
-using asio::local::stream_protocol;
 using namespace std::chrono_literals;
 
 namespace {
 
-constexpr std::string_view kSocketSuffix = ".sock";
 constexpr auto kUse = asio::as_tuple(asio::use_awaitable);
 
 constexpr rlim_t kOtherFiles = 512;  // of the program: the model's, the prefix store's
-
-bool is_socket_path(const std::string& host) {
-  return host.size() > kSocketSuffix.size() && host.ends_with(kSocketSuffix);
-}
 
 // How many of the wanted connections there may be. Each is an open file, and programs are commonly
 // started with room for 1024 of them: raises the soft limit. Connections beyond the limit would not
@@ -55,59 +48,6 @@ std::size_t room_for(std::size_t n_connections) {
   }
   const rlim_t room = limit.rlim_cur - std::min(kOtherFiles, limit.rlim_cur / 2);
   return static_cast<std::size_t>(std::min<rlim_t>(n_connections, room));
-}
-
-[[noreturn]] void cannot_listen(const HttpServerOptions& options,
-                                const boost::system::error_code& error) {
-  if (error == asio::error::address_in_use) {
-    fail(Errc::Io,
-         "port {} of {} is taken, perhaps by another moeflux serve; choose one with --port, or 0 "
-         "for any that is free",
-         options.port, options.host);
-  }
-  if (error == asio::error::access_denied) {
-    fail(Errc::Io, "port {} needs rights this user has not; choose one above 1023 with --port",
-         options.port);
-  }
-  fail(Errc::Io, "cannot listen on {} port {}: {}{}", options.host, options.port, error.message(),
-       error == asio::error::no_descriptors ? "; allow more with ulimit -n" : "");
-}
-
-tcp::acceptor listen_tcp(asio::io_context& io, const HttpServerOptions& options) {
-  boost::system::error_code error;
-  tcp::resolver resolver(io);
-  const auto found =
-      resolver.resolve(options.host, std::to_string(options.port), tcp::resolver::passive, error);
-  if (error || found.empty())
-    fail(Errc::Io, "cannot listen on {}: {}", options.host, error.message());
-  tcp::acceptor acceptor(io);
-  const tcp::endpoint endpoint = found.begin()->endpoint();
-  acceptor.open(endpoint.protocol(), error);
-  if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
-  if (!error) acceptor.bind(endpoint, error);
-  if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
-  if (error) cannot_listen(options, error);
-  return acceptor;
-}
-
-// A socket left behind by a program that was killed is replaced; one that answers is not.
-stream_protocol::acceptor listen_local(asio::io_context& io, const std::string& path) {
-  boost::system::error_code error;
-  const stream_protocol::endpoint endpoint(path);
-  struct stat info {};
-  if (::stat(path.c_str(), &info) == 0) {
-    stream_protocol::socket probe(io);
-    probe.connect(endpoint, error);
-    if (!S_ISSOCK(info.st_mode) || !error)
-      fail(Errc::Io, "{}: is taken; name another socket with --host", path);
-    ::unlink(path.c_str());
-  }
-  stream_protocol::acceptor acceptor(io);
-  acceptor.open(endpoint.protocol(), error);
-  if (!error) acceptor.bind(endpoint, error);
-  if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
-  if (error) fail(Errc::Io, "{}: cannot listen there: {}", path, error.message());
-  return acceptor;
 }
 
 // Open files that are kept back for connections. Where no more may be opened, closing one makes
@@ -165,15 +105,10 @@ struct HttpServer::Impl {
                 .io = io,
                 .workers = workers,
                 .memory = options.memory,
-                .is_local = is_socket_path(options.host)} {
-    if (context.is_local) {
-      local = std::make_unique<stream_protocol::acceptor>(listen_local(io, options.host));
-      asio::co_spawn(io, accept(*local), asio::detached);
-    } else {
-      network = std::make_unique<tcp::acceptor>(listen_tcp(io, options));
-      port = network->local_endpoint().port();
-      asio::co_spawn(io, accept(*network), asio::detached);
-    }
+                .tls = options.tls ? server_tls(*options.tls) : nullptr,
+                .log = options.log},
+        listeners(open_listeners(io, options)) {
+    for (Listener& each : listeners) asio::co_spawn(io, accept(each), asio::detached);
     thread = std::thread([this] { io.run(); });
   }
 
@@ -186,11 +121,13 @@ struct HttpServer::Impl {
     guard.reset();
     if (!wait_until_empty(5s)) io.stop();  // a bug of ours, but not one to hang for
     thread.join();
-    if (context.is_local) ::unlink(options.host.c_str());
+    for (const Listener& each : listeners) {
+      if (each.is_local && each.is_ours) ::unlink(each.host.c_str());
+    }
   }
 
-  template <class Acceptor>
-  asio::awaitable<void> accept(Acceptor& acceptor) {
+  asio::awaitable<void> accept(Listener& listener) {
+    StreamAcceptor& acceptor = listener.acceptor;
     while (acceptor.is_open()) {
       auto [error, socket] = co_await acceptor.async_accept(kUse);
       if (!acceptor.is_open()) break;
@@ -200,16 +137,16 @@ struct HttpServer::Impl {
         co_await pause.async_wait(kUse);
         continue;
       }
-      if constexpr (std::is_same_v<Acceptor, tcp::acceptor>) {
+      if (!listener.is_local) {
         boost::system::error_code ignored;
         socket.set_option(tcp::no_delay(true), ignored);
       }
-      asio::co_spawn(io, serve(std::move(socket)), asio::detached);
+      asio::co_spawn(io, serve(std::move(socket), listener.is_local), asio::detached);
     }
   }
 
-  asio::awaitable<void> serve(Connection::Socket socket) {
-    const auto connection = std::make_shared<Connection>(std::move(socket), context);
+  asio::awaitable<void> serve(ClientSocket::Plain socket, bool is_local) {
+    const auto connection = std::make_shared<Connection>(std::move(socket), context, is_local);
     const bool too_many = connections.size() >= options.limits.connections || spare_files.empty() ||
                           !connection->has_memory();
     connections.insert(connection.get());
@@ -230,8 +167,7 @@ struct HttpServer::Impl {
   void drain() {
     context.draining = true;
     boost::system::error_code ignored;
-    if (network) network->close(ignored);
-    if (local) local->close(ignored);
+    for (Listener& each : listeners) each.acceptor.close(ignored);
     for (Connection* each : connections) {
       if (each->is_idle()) each->close();
     }
@@ -254,9 +190,7 @@ struct HttpServer::Impl {
   asio::executor_work_guard<asio::io_context::executor_type> guard{io.get_executor()};
   asio::thread_pool workers;
   ConnectionContext context;
-  std::unique_ptr<tcp::acceptor> network;
-  std::unique_ptr<stream_protocol::acceptor> local;
-  int port = 0;
+  std::vector<Listener> listeners;
   std::set<Connection*> connections;  // of the io thread
 
   std::mutex mutex;
@@ -279,14 +213,25 @@ HttpServer::HttpServer(HttpServerOptions options, HttpEntry entry, ErrorForm err
 HttpServer::~HttpServer() = default;
 
 int HttpServer::port() const {
-  return impl_->port;
+  return impl_->listeners.front().port;
 }
 
-std::string HttpServer::url() const {
-  const std::string& host = impl_->options.host;
-  if (impl_->context.is_local) return "unix:" + host;
-  const bool is_v6 = host.find(':') != std::string::npos;
-  return fmt::format("http://{}:{}", is_v6 ? "[" + host + "]" : host, impl_->port);
+std::vector<std::string> HttpServer::urls() const {
+  std::vector<std::string> urls;
+  for (const Listener& each : impl_->listeners) {
+    if (each.is_local) {
+      urls.push_back("unix:" + each.host);
+      continue;
+    }
+    const bool is_v6 = each.host.find(':') != std::string::npos;
+    urls.push_back(fmt::format("{}://{}:{}", impl_->context.tls ? "https" : "http",
+                               is_v6 ? "[" + each.host + "]" : each.host, each.port));
+  }
+  return urls;
+}
+
+std::string HttpServer::certificate_warning() const {
+  return impl_->context.tls ? moeflux::certificate_warning(impl_->context.tls) : "";
 }
 
 std::size_t HttpServer::n_connections() const {

@@ -11,9 +11,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "server/http/access_log.h"
 #include "server/http/exchange.h"
+#include "server/http/tls_files.h"
 
 namespace moeflux {
 
@@ -34,11 +38,18 @@ struct HttpServerOptions {
   int port = 9099;                 // 0: any that is free
   int n_workers = 4;
   HttpLimits limits = {};
-  RequestMemoryPtr memory = {};  // null: not counted
+  RequestMemoryPtr memory = {};      // null: not counted
+  std::vector<int> sockets = {};     // that listen already; host and port are then not opened
+  std::optional<TlsFiles> tls = {};  // for clients that do not come through a UNIX socket
+  AccessLog log = {};                // called on a worker
 };
 
 // Runs on a worker; must not throw.
 using HttpEntry = std::function<void(HttpRequest, ExchangePtr)>;
+
+// Where a socket listens that another program has opened: "127.0.0.1", "" for a UNIX socket.
+// Throws Error(Io) where it does not listen.
+std::string listening_host(int socket);
 
 class HttpServer {
  public:
@@ -51,8 +62,11 @@ class HttpServer {
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  std::string url() const;  // "http://127.0.0.1:9099", "unix:/run/moeflux.sock"
-  int port() const;         // 0 for a UNIX socket
+  std::vector<std::string> urls() const;  // "http://127.0.0.1:9099", "unix:/run/moeflux.sock"
+  std::string url() const { return urls().front(); }
+  int port() const;  // of the first; 0 for a UNIX socket
+  // What clients will not like about the certificate; "".
+  std::string certificate_warning() const;
   std::size_t n_connections() const;
 
   // Runs `work` on a worker. Any thread; not after the server has gone.

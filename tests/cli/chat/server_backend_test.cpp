@@ -242,7 +242,7 @@ TEST_F(ChatServerTest, RefusesWhatMakesNoSense) {
     EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
   };
   refused({"--server", url_}, "set --api-key or MOEFLUX_API_KEY", 1);
-  refused({"--server", "https://x"}, "no TLS");
+  refused({"--server", "ftp://x"}, "only http:// and https:// are known");
   refused({"--server", url_, "--ram", "4G"}, "--ram: that is for models of this program");
   refused({"--server", url_, "-m", "models/demo"}, "--model: that is for");
   refused({"--server", url_, "--draft", "off"}, "--draft: that is for");

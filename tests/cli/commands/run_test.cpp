@@ -78,12 +78,48 @@ TEST(RunTest, ReadsThePromptFromFileOrStandardInput) {
   EXPECT_NE(no_head.err.find("has no head"), std::string::npos) << no_head.err;
   EXPECT_EQ(run_moeflux({"run", "--no-think", "-f", "/dev/stdin"}, {.text = kQuestion}).out,
             kAnswer);
-  EXPECT_EQ(run_moeflux({"run", "--no-think", "-p", kQuestion}, {.text = "not this"}).out, kAnswer);
+  EXPECT_EQ(run_moeflux({"run", "--no-think", "-p", kQuestion}, {.text = " \n"}).out, kAnswer);
+}
+
+TEST(RunTest, PipedTextGoesBeforeThePrompt) {
+  const std::string ask = "Extract name, age, likes as JSON.";
+  const std::string about = "Clara is 39 years old, lives in Bangkok and likes cheese.";
+  const std::string expected = run_moeflux({"run", "--no-think", about + "\n\n" + ask}).out;
+  const TempDir directory;
+  const std::string file = directory.write("ask.txt", ask);
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{ask}, {"-p", ask}, {"-f", file}}) {
+    std::vector<std::string> all{"run", "--no-think"};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    const Outcome outcome = run_moeflux(all, {.text = about + "\n"});
+    EXPECT_EQ(outcome.out, expected);
+    EXPECT_NE(outcome.err.find("57 B of standard input go before the prompt"), std::string::npos)
+        << outcome.err;
+  }
+}
+
+// As a program does that starts others and never writes to them.
+TEST(RunTest, AnInputThatIsNeverWrittenTo) {
+  const Outcome nothing =
+      Program("/bin/sh",
+              {"-c", program_path() + " run --no-think \"" + kQuestion + "\" < /dev/null"},
+              with_demo_model())
+          .finish();
+  EXPECT_EQ(nothing.out, kAnswer);
+  EXPECT_EQ(nothing.err, "");
+  const Outcome slow =
+      Program("/bin/sh",
+              {"-c", "sleep 2.5 | " + program_path() + " run --no-think \"" + kQuestion + "\""},
+              with_demo_model())
+          .finish();
+  EXPECT_EQ(slow.out, kAnswer);
+  EXPECT_NE(slow.err.find("waiting for standard input"), std::string::npos) << slow.err;
 }
 
 TEST(RunTest, ThinksByDefault) {
   const Outcome outcome = run_moeflux({"run", "What is 46 + 98?"});
-  EXPECT_EQ(outcome.out, "6 + 8 = 14, 4 + 9 + 1 = 14, so 144.\n</think>\n\n46 + 98 = 144\n");
+  EXPECT_EQ(outcome.out,
+            "<think>\n6 + 8 = 14, 4 + 9 + 1 = 14, so 144.\n</think>\n\n46 + 98 = 144\n");
 }
 
 // Whether the model thinks is what the template says at the end of the prompt, not what a user
@@ -251,8 +287,7 @@ TEST(RunTest, StatsAndDetailsGoToStandardError) {
 
 TEST(RunTest, ColorDimsTheThoughtOnly) {
   const Outcome outcome = run_moeflux({"run", "--color", "on", "What is 46 + 98?"});
-  EXPECT_EQ(outcome.out,
-            "\033[2m6 + 8 = 14, 4 + 9 + 1 = 14, so 144.\n</think>\033[0m\n\n46 + 98 = 144\n");
+  EXPECT_EQ(outcome.out, "\033[2m6 + 8 = 14, 4 + 9 + 1 = 14, so 144.\n\033[0m\n46 + 98 = 144\n");
 }
 
 TEST(RunTest, TheSecondModelAnswersToo) {
