@@ -71,6 +71,8 @@ OllamaRequest read_common(const Json& body, std::int64_t context) {
   generation.thinking = read_think(fields);
   generation.output = read_format(fields);
   generation.stream_arguments = false;  // a call is one object here
+  generation.continues = read_continues(fields);
+  generation.stop_in_thoughts = fields.boolean("stop_in_thoughts").value_or(false);
   read_options(fields, context, generation);
   read_logprobs(fields, generation);
   return request;

@@ -317,6 +317,9 @@ ResponsesRequest read_responses_request(const Json& body) {
   generation.messages =
       read_input(*input, fields.string("instructions").value_or(""), request.tools);
   generation.messages_field = "input";
+  generation.continues = read_continues(fields);
+  generation.stop = read_stop(fields);
+  generation.stop_in_thoughts = fields.boolean("stop_in_thoughts").value_or(false);
   generation.parallel_tool_calls = fields.boolean("parallel_tool_calls").value_or(true);
   generation.stream_arguments = request.stream;
   generation.thinking = naming("reasoning", [&] { return read_thinking(body); });
