@@ -77,7 +77,9 @@ using HttpHandler = std::function<void(const HttpRequest&, const ExchangePtr&)>;
 
 struct HttpRoute {
   std::string method;
-  std::string pattern;  // "/v1/models/{model}": the last piece may name a parameter, taking all
+  // "/v1/models/{model}": a piece may name a parameter, which takes all of a path's end. Where more
+  // follows, as in "/v1/responses/{id}/cancel", it takes one piece; such a route comes first.
+  std::string pattern;
   HttpHandler handler;
   ErrorForm error_form;
   bool needs_key = true;
@@ -90,6 +92,7 @@ class HttpRouter {
   // Fills the request's parameters. Throws HttpError 404, or 405 with the methods there are. HEAD
   // finds GET.
   const HttpRoute& find(HttpRequest& request) const;
+  const std::vector<HttpRoute>& routes() const { return routes_; }
 
  private:
   std::vector<HttpRoute> routes_;
@@ -130,6 +133,7 @@ class ServerApp {
   void add_route(HttpRoute route) { router_.add(std::move(route)); }
   // A route whose handler needs the model that the request names.
   void add_model_route(std::string method, std::string pattern, ModelRoute route);
+  const HttpRouter& router() const { return router_; }
   const ServerAppOptions& options() const { return options_; }
   std::size_t n_connections() const { return n_connections_ ? n_connections_() : 0; }
 

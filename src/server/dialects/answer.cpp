@@ -8,13 +8,20 @@ AnswerModel model_of(const ModelRequest& request) {
   return {request.model.name, request.model.service->facts()};
 }
 
-void start_answer(const ModelRequest& request, const GenerationRequest& generation,
-                  std::shared_ptr<DialectAnswer> answer) {
+std::shared_ptr<Generation> start_generation(const ModelRequest& request,
+                                             const GenerationRequest& generation,
+                                             std::shared_ptr<DialectAnswer> answer) {
   const auto running = request.model.service->start(
       generation,
       [answer](int choice, const GenerationEvent& event) { answer->take(choice, event); },
       [&] { answer->begin(); });
   running->keep(request.model.held);
+  return running;
+}
+
+void start_answer(const ModelRequest& request, const GenerationRequest& generation,
+                  std::shared_ptr<DialectAnswer> answer) {
+  const auto running = start_generation(request, generation, std::move(answer));
   request.exchange->on_gone([running] { running->cancel(); });
 }
 

@@ -29,15 +29,6 @@ void answer_completion(const ServerApp& app, const ModelRequest& asked) {
                make_text_answer(asked.exchange, model_of(asked), app.options().version, request));
 }
 
-void answer_response(const ModelRequest& asked) {
-  ResponsesRequest request = read_responses_request(asked.body);
-  const SamplingParams& defaults = asked.model.service->default_sampling();
-  if (request.echo["temperature"].is_null()) request.echo["temperature"] = defaults.temperature;
-  if (request.echo["top_p"].is_null()) request.echo["top_p"] = defaults.top_p;
-  start_answer(asked, request.generation,
-               make_responses_answer(asked.exchange, model_of(asked), request));
-}
-
 // How many tokens a chat would have, longer than the context or not: that is what clients want to
 // know.
 void count_chat_tokens(const ModelRequest& asked) {
@@ -58,8 +49,7 @@ void add_openai_routes(ServerApp& app) {
   for (const char* path : {"/v1/completions", "/completions"}) add(path, answer_completion);
   for (const char* path : {"/v1/chat/completions/input_tokens", "/chat/completions/input_tokens"})
     app.add_model_route("POST", path, {count_chat_tokens, openai_error});
-  for (const char* path : {"/v1/responses", "/responses"})
-    app.add_model_route("POST", path, {answer_response, openai_error});
+  add_responses_routes(app);
 }
 
 // ---- llama-server

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "server/dialects/base64.h"
 #include "server/dialects/embeddings/embeddings.h"
 #include "server/dialects/request_fields.h"
 
@@ -85,21 +86,6 @@ class TextReader {
   std::vector<std::vector<TokenId>> texts_;
 };
 
-std::string base64(std::string_view bytes) {
-  constexpr std::string_view kDigits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  text.reserve((bytes.size() + 2) / 3 * 4);
-  for (std::size_t i = 0; i < bytes.size(); i += 3) {
-    const std::size_t n = std::min<std::size_t>(3, bytes.size() - i);
-    std::uint32_t group = 0;
-    for (std::size_t k = 0; k < 3; ++k)
-      group = group << 8 | (k < n ? static_cast<unsigned char>(bytes[i + k]) : 0u);
-    for (std::size_t k = 0; k < 4; ++k) text += k <= n ? kDigits[group >> (18 - 6 * k) & 63] : '=';
-  }
-  return text;
-}
-
 }  // namespace
 
 std::int64_t EmbeddingsRequest::n_tokens() const {
@@ -140,7 +126,7 @@ std::string embedding_json(const std::vector<float>& embedding, bool is_base64) 
       const auto bits = std::bit_cast<std::uint32_t>(value);
       for (int shift = 0; shift < 32; shift += 8) bytes += static_cast<char>(bits >> shift & 255);
     }
-    return fmt::format("\"{}\"", base64(bytes));
+    return fmt::format("\"{}\"", to_base64(bytes));
   }
   std::string text = "[";
   for (const float value : embedding)
