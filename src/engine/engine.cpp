@@ -268,8 +268,9 @@ void Engine::lend_memory(std::uint64_t bytes) {
 void Engine::take_memory_back(std::uint64_t bytes) {
   lent_bytes_ -= std::min(lent_bytes_, bytes);
   const std::uint64_t capacity = experts_->cache().capacity_bytes();
-  experts_->set_capacity(
-      std::min(capacity + bytes, plan_.cache_bytes - std::min(plan_.cache_bytes, lent_bytes_)));
+  // A slot more: what was lent were whole ones.
+  const std::uint64_t most = plan_.cache_bytes - std::min(plan_.cache_bytes, lent_bytes_);
+  experts_->set_capacity(std::min(capacity + bytes + plan_.slot_bytes, most));
 }
 
 Session Engine::new_session() {

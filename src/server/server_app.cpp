@@ -104,6 +104,7 @@ ServerApp::ServerApp(ServerAppOptions options)
   add_engine_routes(*this);
   add_page_routes(*this);
   add_dialect_routes(*this);
+  add_openapi_routes(*this);
 }
 
 void ServerApp::add_route(std::string method, std::string pattern, PlainHandler handler,

@@ -167,6 +167,9 @@ void add_status_routes(ServerApp& app);
 // What the engine does, as a stream of events: /engine/events.
 void add_engine_routes(ServerApp& app);
 
+// What all of these take and give, as an OpenAPI document: /openapi.json (server/openapi).
+void add_openapi_routes(ServerApp& app);
+
 // The web page: / for browsers, and its files below /page/ (server/page).
 void add_page_routes(ServerApp& app);
 

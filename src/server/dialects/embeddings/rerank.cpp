@@ -21,19 +21,27 @@ std::string read_document(const RequestFields& fields, const std::string& where,
   fields.refuse(where, "must be a text, or an object with one");
 }
 
-// All ways in which a word may begin an answer.
-std::vector<TokenId> first_tokens(const Tokenizer& tokenizer,
-                                  std::initializer_list<const char*> words) {
+// The tokens that are one of the words, or that one of them begins with.
+struct WordTokens {
   std::vector<TokenId> whole, first;
+};
+
+void sort_out(std::vector<TokenId>& tokens) {
+  std::sort(tokens.begin(), tokens.end());
+  tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
+}
+
+WordTokens tokens_of(const Tokenizer& tokenizer, std::initializer_list<const char*> words) {
+  WordTokens result;
   for (const char* word : words) {
     const std::vector<TokenId> tokens = tokenizer.encode_data(word);
     if (tokens.empty()) continue;
-    (tokens.size() == 1 ? whole : first).push_back(tokens.front());
+    if (tokens.size() == 1) result.whole.push_back(tokens.front());
+    result.first.push_back(tokens.front());
   }
-  std::vector<TokenId>& best = whole.empty() ? first : whole;
-  std::sort(best.begin(), best.end());
-  best.erase(std::unique(best.begin(), best.end()), best.end());
-  return best;
+  sort_out(result.whole);
+  sort_out(result.first);
+  return result;
 }
 
 double log_sum(const LogProbabilities& probabilities, const std::vector<TokenId>& tokens) {
@@ -91,9 +99,12 @@ GenerationRequest rerank_prompt(const RerankRequest& request, const std::string&
   return generation;
 }
 
-YesOrNo::YesOrNo(const Tokenizer& tokenizer)
-    : yes_(first_tokens(tokenizer, {" yes", " Yes", "yes", "Yes"})),
-      no_(first_tokens(tokenizer, {" no", " No", "no", "No"})) {
+YesOrNo::YesOrNo(const Tokenizer& tokenizer) {
+  const WordTokens yes = tokens_of(tokenizer, {" yes", " Yes", "yes", "Yes"});
+  const WordTokens no = tokens_of(tokenizer, {" no", " No", "no", "No"});
+  const bool has_whole = !yes.whole.empty() && !no.whole.empty();
+  yes_ = has_whole ? yes.whole : yes.first;
+  no_ = has_whole ? no.whole : no.first;
   std::vector<TokenId> both;
   std::set_intersection(yes_.begin(), yes_.end(), no_.begin(), no_.end(), std::back_inserter(both));
   for (const TokenId token : both) {

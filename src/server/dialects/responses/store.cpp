@@ -59,7 +59,8 @@ std::vector<ResponseStore::RecordPtr> ResponseStore::chain(const std::string& id
 
 bool ResponseStore::make_room(Record& record, std::uint64_t bytes) {
   if (bytes > limits_.bytes) return false;
-  while (bytes_ + bytes > limits_.bytes || records_.size() >= limits_.count) {
+  const bool is_new = record.response.is_null();
+  while (bytes_ + bytes > limits_.bytes || (is_new && records_.size() >= limits_.count)) {
     if (!drop_oldest(record)) return false;
   }
   while (!record.share.grow_to(bytes)) {
