@@ -13,6 +13,13 @@ namespace {
 
 using Rows = ReadingService::Rows;
 
+// What has no room is too large, not the server's fault.
+HttpError reading_error(const Error& error) {
+  if (error.code() == Errc::OutOfMemory)
+    return HttpError(413, "invalid_request_error", error.what());
+  return to_http_error(error);
+}
+
 // Reads the texts, and answers with what `write` makes of the result on a worker: the engine's
 // thread has better things to do. The model stays in memory until then.
 void answer_reading(const ServerApp& app, const ModelRequest& asked, const ErrorForm& error_form,
@@ -23,7 +30,7 @@ void answer_reading(const ServerApp& app, const ModelRequest& asked, const Error
     const auto shared = std::make_shared<ReadingService::Result>(std::move(result));
     app.models().run_on_worker([=] {
       answering(*exchange, error_form, [&] {
-        if (const auto* error = std::get_if<Error>(&*shared)) throw Error(*error);
+        if (const auto* error = std::get_if<Error>(&*shared)) throw reading_error(*error);
         exchange->respond({.body = write(std::get<Rows>(*shared))});
       });
     });

@@ -1,5 +1,6 @@
 #include "server/dialects/responses/store.h"
 
+#include <algorithm>
 #include <vector>
 
 namespace moeflux {
@@ -58,9 +59,9 @@ std::vector<ResponseStore::RecordPtr> ResponseStore::chain(const std::string& id
 }
 
 bool ResponseStore::make_room(Record& record, std::uint64_t bytes) {
-  if (bytes > limits_.bytes) return false;
+  if (bytes > most_bytes_) return false;
   const bool is_new = record.response.is_null();
-  while (bytes_ + bytes > limits_.bytes || (is_new && records_.size() >= limits_.count)) {
+  while (bytes_ + bytes > most_bytes_ || (is_new && records_.size() >= limits_.count)) {
     if (!drop_oldest(record)) return false;
   }
   while (!record.share.grow_to(bytes)) {
@@ -72,6 +73,7 @@ bool ResponseStore::make_room(Record& record, std::uint64_t bytes) {
 bool ResponseStore::put(const std::string& id, Json response, Json input,
                         const std::string& previous, const RequestMemoryPtr& memory) {
   const std::lock_guard lock(mutex_);
+  if (memory) most_bytes_ = std::min(limits_.bytes, memory->bytes() / 8);
   const auto record = std::make_shared<Record>(memory);
   record->previous = previous;
   std::vector<RecordPtr> before = chain(previous);  // all of it is in use

@@ -1,5 +1,5 @@
 // Responses that clients may come back to: to go on from them, to look at them, to stop them. They
-// live in memory only, within a share of the memory of requests, and go when there is no room for
+// live in memory only, within an eighth of the memory of requests, and go when there is no room for
 // newer ones: first those that nobody has gone on from for longest. Any thread.
 #pragma once
 
@@ -23,7 +23,7 @@ class ResponseStore {
     std::uint64_t bytes = std::uint64_t{32} << 20;
   };
   ResponseStore() : ResponseStore(Limits()) {}
-  explicit ResponseStore(const Limits& limits) : limits_(limits) {}
+  explicit ResponseStore(const Limits& limits) : limits_(limits), most_bytes_(limits.bytes) {}
 
   // False: there is no room for it, and it is not kept. `input` are the items of its own request,
   // `previous` the id of the response it goes on from, or "".
@@ -64,6 +64,7 @@ class ResponseStore {
   void forget(const std::string& id);
 
   const Limits limits_;
+  std::uint64_t most_bytes_ = 0;  // limits_.bytes, or less where the memory of requests is small
   mutable std::mutex mutex_;
   std::map<std::string, RecordPtr> records_;
   std::uint64_t n_uses_ = 0;

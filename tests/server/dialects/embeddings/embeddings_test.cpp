@@ -7,6 +7,7 @@
 
 #include "server/demo_server.h"
 #include "server/dialects/base64.h"
+#include "support/expect_error.h"
 
 namespace moeflux::test {
 namespace {
@@ -220,6 +221,9 @@ TEST(EmbeddingsMemory, TheCacheLendsIt) {
   EXPECT_EQ(response.json(), want);
   EXPECT_EQ(tight.post("/v1/embeddings", body).status, 200);
   tight.service().stop();
+  EXPECT_EQ(engine.experts().cache().capacity_bytes(), before);
+  expect_error(Errc::OutOfMemory, {"--ram", "1.0 TiB"},
+               [&] { engine.lend_memory(std::uint64_t{1} << 40); });
   EXPECT_EQ(engine.experts().cache().capacity_bytes(), before);
 }
 

@@ -241,6 +241,18 @@ TEST(LlamaInfill, SuffixOfCompletions) {
             0u);
 }
 
+TEST(LlamaInfill, SuffixOfOllama) {
+  const ScriptedModel model = infill_model();
+  DemoServer server({.model = model.path()});
+  const Json body = {{"prompt", "int a = "},
+                     {"suffix", ";"},
+                     {"stream", false},
+                     {"options", {{"num_predict", 1}}}};
+  const Json infill = {{"input_prefix", "int a = "}, {"input_suffix", ";"}, {"n_predict", 1}};
+  EXPECT_EQ(server.post("/api/generate", body).json()["prompt_eval_count"],
+            server.post("/infill", infill).json()["tokens_evaluated"]);
+}
+
 TEST_F(LlamaCompletionTest, AModelWithoutTokensForIt) {
   const ClientResponse response =
       server_.post("/infill", {{"input_prefix", "a"}, {"input_suffix", "b"}});

@@ -57,7 +57,7 @@ TEST(ResponseStoreTest, BytesAreBounded) {
   EXPECT_FALSE(store.find("0"));
   EXPECT_TRUE(store.find("49"));
   EXPECT_FALSE(store.put("large", response("large", "completed", 30000), input("x"), "", nullptr));
-  const auto memory = std::make_shared<RequestMemory>(10000);
+  const auto memory = std::make_shared<RequestMemory>(100000);
   EXPECT_TRUE(store.put("m", response("m", "completed", 4000), input("x"), "", memory));
   EXPECT_GT(memory->used(), 4000u);
   EXPECT_TRUE(store.erase("m"));
