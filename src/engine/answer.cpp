@@ -99,17 +99,18 @@ bool Answer::draw(Sampler& sampler, std::span<const float> logits) {
   return !has_ended();
 }
 
-TokenId Answer::sample(Sampler& sampler, std::span<const float> logits) const {
+TokenId Answer::sample(Sampler& sampler, std::span<const float> logits) {
   const auto n_valid = static_cast<std::size_t>(engine_.n_sampled());
   std::span<const std::uint8_t> allowed;
   if (request_.constraint) allowed = request_.constraint->allowed();
-  return sampler.sample({.logits = logits,
-                         .n_valid = n_valid,
-                         .allowed = allowed.first(std::min(allowed.size(), n_valid)),
-                         .history = history_,
-                         .n_prompt = static_cast<std::size_t>(n_prompt_),
-                         .step = n_tokens_},
-                        request_.sampling);
+  const SamplerInput input{.logits = logits,
+                           .n_valid = n_valid,
+                           .allowed = allowed.first(std::min(allowed.size(), n_valid)),
+                           .history = history_,
+                           .n_prompt = static_cast<std::size_t>(n_prompt_),
+                           .step = n_tokens_};
+  if (request_.tells_distribution) drawn_from_ = sampler.distribution(input, request_.sampling);
+  return sampler.sample(input, request_.sampling);
 }
 
 // The answer grows by a token, which may be its last.

@@ -37,6 +37,7 @@ struct AnswerRequest {
   std::optional<ThoughtGate::Options> thoughts = {};  // where stop strings do not act; none: they
                                                       // act everywhere
   std::vector<TokenId> shown_special = {};            // special tokens that are part of the text
+  bool tells_distribution = false;                    // see Answer::drawn_from()
   bool ignore_end = false;                            // go on past the model's own end tokens
   std::shared_ptr<TokenConstraint> constraint = {};   // what the answer may be; for this one alone
   // Lengths of the prompt worth coming back to (the ends of its messages): passes end there, and
@@ -98,6 +99,9 @@ class Answer {
   const std::vector<TokenId>& history() const { return history_; }
   std::span<const TokenId> tokens() const { return {history_.data() + n_prompt(), n_tokens_}; }
   TokenId last() const { return history_.back(); }
+  // What the last token was drawn from, after all filters and constraints, most likely first; empty
+  // unless the request asks for it.
+  const std::vector<TokenProbability>& drawn_from() const { return drawn_from_; }
   std::int64_t n_prompt() const { return n_prompt_; }
   bool has_begun() const { return std::ssize(history_) > n_prompt_; }
   // Tokens that may be drafted after last(): the last token of an answer is never run.
@@ -109,7 +113,7 @@ class Answer {
   std::optional<std::size_t> stop() const { return stop_; }  // index, for StopReason::StopString
 
  private:
-  TokenId sample(Sampler& sampler, std::span<const float> logits) const;
+  TokenId sample(Sampler& sampler, std::span<const float> logits);
   std::optional<StopReason> take(TokenId token, std::span<const float> logits);
   bool is_end(TokenId token) const;
   bool show(const StopMatcher::Output& output);  // true: a stop string is complete
@@ -121,6 +125,7 @@ class Answer {
   std::optional<TextOutput> text_;  // none where the model has no tokenizer
   std::vector<TokenId> history_;
   std::size_t n_tokens_ = 0;
+  std::vector<TokenProbability> drawn_from_;
   std::optional<StopReason> reason_;
   std::optional<std::size_t> stop_;
 };

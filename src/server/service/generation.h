@@ -69,6 +69,7 @@ struct GenerationRequest {
   int n = 1;  // answers to each prompt; choice p * n + i is one to prompt p
   std::optional<int> top_logprobs = {};  // so many alternatives of every token; 0: only its own
   bool report_tokens = false;            // TokenEvents also without logprobs
+  bool after_sampling = false;           // logprobs are of what tokens are drawn from
   OutputFormat output = {};
 };
 

@@ -125,6 +125,7 @@ AnswerRequest GenerationService::make_job(const GenerationRequest& request,
   job.stop = request.stop;
   job.stop_tokens = request.end_tokens;
   job.ignore_end = request.ignore_end;
+  job.tells_distribution = request.after_sampling && request.top_logprobs;
   if (prompt.is_chat) {
     const ReplyFormat format =
         prompt.may_call() ? prompt.format : format_without_calls(prompt.format);

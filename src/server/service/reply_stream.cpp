@@ -1,6 +1,7 @@
 #include "server/service/reply_stream.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "runtime/sampling/log_probabilities.h"
 #include "text/replies/reply_harmony.h"
@@ -103,6 +104,7 @@ void ReplyStream::on(const JobToken& event) {
 
 void ReplyStream::report_token(const JobToken& event) {
   if (!options_.top_logprobs) return sink_(options_.choice, TokenEvent{candidate(event.id, 0), {}});
+  if (!event.drawn_from.empty()) return report_drawn(event);
   const auto n_valid = static_cast<std::size_t>(engine_.n_sampled());
   const LogProbabilities probabilities(event.logits.first(n_valid));
   TokenEvent token{candidate(event.id, probabilities.of(event.id)), {}};
@@ -110,6 +112,22 @@ void ReplyStream::report_token(const JobToken& event) {
   if (n_top > 0) {
     for (const TokenLogProbability& each : probabilities.top(n_top))
       token.top.push_back(candidate(each.id, each.log_probability));
+  }
+  sink_(options_.choice, std::move(token));
+}
+
+void ReplyStream::report_drawn(const JobToken& event) {
+  const auto of = [this](const TokenProbability& each) {
+    return candidate(each.id, static_cast<float>(std::log(each.probability)));
+  };
+  const auto drawn =
+      std::find_if(event.drawn_from.begin(), event.drawn_from.end(),
+                   [&](const TokenProbability& each) { return each.id == event.id; });
+  TokenEvent token{drawn == event.drawn_from.end() ? candidate(event.id, 0) : of(*drawn), {}};
+  const auto n_top = static_cast<std::size_t>(*options_.top_logprobs);
+  for (const TokenProbability& each :
+       event.drawn_from.first(std::min(n_top, event.drawn_from.size()))) {
+    if (each.probability > 0) token.top.push_back(of(each));
   }
   sink_(options_.choice, std::move(token));
 }

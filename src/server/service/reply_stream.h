@@ -37,6 +37,7 @@ class ReplyStream {
   void drop_begun(ReplyPieces& pieces);
   void emit(ReplyPieces pieces);
   void report_token(const JobToken& event);
+  void report_drawn(const JobToken& event);
   TokenCandidate candidate(TokenId id, float log_probability) const;
 
   using Clock = std::chrono::steady_clock;

@@ -17,7 +17,6 @@ import urllib.error
 import urllib.request
 
 KNOWN = {
-    "n_probs after sampling": "probabilities are the model's own",
     "a system fingerprint begins with b": "ours names this program",
 }
 PROMPT = "Once upon a time"
@@ -207,8 +206,11 @@ def probabilities(server, check):
     check("n_probs: bytes", lambda: all(bytes(each["bytes"]).decode() == each["token"] for each in tokens))
     check("n_probs: as many alternatives", lambda: all(len(each["top_logprobs"]) == 10 for each in tokens))
     check("n_probs: with all of it", lambda: all({"id", "token", "bytes", "logprob"} <= set(t) for e in tokens for t in e["top_logprobs"]))
-    check("n_probs after sampling", lambda: "top_probs" in server.ask(
-        "/completion", {**ask, "post_sampling_probs": True, "temperature": 1})[1]["completion_probabilities"][0])
+    drawn = server.ask("/completion", {**ask, "prompt": "The", "post_sampling_probs": True, "temperature": 1})[1].get("completion_probabilities")
+    check("post_sampling_probs: one for each token", lambda: len(drawn) == 5)
+    check("post_sampling_probs: are probabilities", lambda: all(0 < p["prob"] <= 1 for t in drawn for p in [t, *t["top_probs"]]))
+    check("post_sampling_probs: fewer only where they are all", lambda: all(
+        len(t["top_probs"]) == 10 or abs(sum(p["prob"] for p in t["top_probs"]) - 1) < 1e-4 for t in drawn))
     first = tokens[0]
     for name, bias in {"pairs of ids": [[first["id"], -100]], "pairs of texts": [[first["token"], -100]],
                        "a map of ids": {str(first["id"]): -100}, "a map of texts": {first["token"]: -100},

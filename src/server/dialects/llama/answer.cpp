@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <cmath>
+
 #include <fmt/format.h>
 
 #include "server/dialects/errors.h"
@@ -10,11 +13,14 @@ std::string sse_event(const Json& data) {
   return fmt::format("data: {}\n\n", dump_json(data));
 }
 
-Json probability_json(const TokenCandidate& candidate) {
-  return {{"id", candidate.id},
-          {"token", candidate.bytes},
-          {"bytes", bytes_json(candidate.bytes)},
-          {"logprob", candidate.log_probability}};
+Json probability_json(const TokenCandidate& candidate, bool after_sampling) {
+  Json json = {
+      {"id", candidate.id}, {"token", candidate.bytes}, {"bytes", bytes_json(candidate.bytes)}};
+  if (after_sampling)
+    json["prob"] = std::min(1.0, std::exp(static_cast<double>(candidate.log_probability)));
+  else
+    json["logprob"] = candidate.log_probability;
+  return json;
 }
 
 // "generation_settings/n_predict": a member of a member.
@@ -103,10 +109,11 @@ class LlamaAnswer final : public DialectAnswer {
     choice.running.add_token();
     choice.tokens.push_back(event.token.id);
     if (!request_.generation.top_logprobs) return;
-    Json token = probability_json(event.token);
-    token["top_logprobs"] = Json::array();
-    for (const TokenCandidate& each : event.top)
-      token["top_logprobs"].push_back(probability_json(each));
+    const bool after = request_.generation.after_sampling;
+    Json token = probability_json(event.token, after);
+    Json& top = token[after ? "top_probs" : "top_logprobs"];
+    top = Json::array();
+    for (const TokenCandidate& each : event.top) top.push_back(probability_json(each, after));
     choice.probabilities.push_back(std::move(token));
   }
   void on(int index, const ContentDelta& event) override {

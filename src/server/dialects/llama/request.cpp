@@ -60,6 +60,7 @@ Json settings_of(const LlamaRequest& request, const SamplingParams& defaults) {
   settings["ignore_eos"] = generation.ignore_end;
   settings["stop"] = generation.stop;
   settings["stream"] = request.stream;
+  settings["post_sampling_probs"] = generation.after_sampling;
   settings["n_probs"] = generation.top_logprobs.value_or(0);
   settings["timings_per_token"] = request.timings_per_token;
   settings["grammar"] = generation.output.grammar;
@@ -82,10 +83,7 @@ LlamaRequest read_common(const RequestFields& fields, const Tokenizer& tokenizer
   generation.output = read_output(fields);
   if (const auto n = fields.integer("n_probs", 0, kMaxTopLogprobs); n && *n > 0)
     generation.top_logprobs = static_cast<int>(*n);
-  if (fields.boolean("post_sampling_probs").value_or(false)) {
-    fields.refuse("post_sampling_probs",
-                  "is not supported: probabilities are the model's own, before any sampling");
-  }
+  generation.after_sampling = fields.boolean("post_sampling_probs").value_or(false);
   if (const Json* lora = fields.array("lora"); lora != nullptr && !lora->empty())
     fields.refuse("lora", "is not supported: this server has no adapters");
   request.stream = fields.boolean("stream").value_or(false);

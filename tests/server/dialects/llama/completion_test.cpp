@@ -129,6 +129,37 @@ TEST_F(LlamaCompletionTest, Probabilities) {
   }
 }
 
+TEST_F(LlamaCompletionTest, ProbabilitiesAfterSampling) {
+  Json body = prompt(4);
+  body["n_probs"] = 20;
+  body["post_sampling_probs"] = true;
+  const Json greedy = post(body)["completion_probabilities"];
+  ASSERT_EQ(greedy.size(), 4u);
+  for (const Json& token : greedy) {
+    EXPECT_EQ(token["prob"], 1.0);  // the most likely one is all there is to draw from
+    EXPECT_EQ(token["top_probs"].size(), 1u);
+    EXPECT_FALSE(token.contains("logprob"));
+  }
+  body["prompt"] = "The";
+  body["temperature"] = 1.5;
+  body["top_k"] = 4;
+  body["top_p"] = 1;
+  body["seed"] = 7;
+  const Json tokens = post(body)["completion_probabilities"];
+  for (const Json& token : tokens) {
+    ASSERT_LE(token["top_probs"].size(), 4u);
+    double sum = 0;
+    bool has_drawn = false;
+    for (const Json& each : token["top_probs"]) {
+      EXPECT_GT(each["prob"].get<double>(), 0);
+      sum += each["prob"].get<double>();
+      has_drawn |= each["id"] == token["id"] && each["prob"] == token["prob"];
+    }
+    EXPECT_NEAR(sum, 1, 1e-5);
+    EXPECT_TRUE(has_drawn);
+  }
+}
+
 TEST_F(LlamaCompletionTest, FormsOfPrompts) {
   const Json ids = server_.post("/tokenize", {{"content", "Once upon"}}).json()["tokens"];
   const auto contents = [&](const Json& given) {
@@ -176,11 +207,6 @@ TEST_F(LlamaCompletionTest, Refusals) {
   Json body = prompt(1);
   body["n_probs"] = 21;
   EXPECT_EQ(refusal(body), "n_probs is 21, but must be from 0 to 20");
-  body = prompt(1);
-  body["post_sampling_probs"] = true;
-  EXPECT_EQ(refusal(body),
-            "post_sampling_probs is not supported: probabilities are the model's own, before any "
-            "sampling");
   body = prompt(1);
   body["lora"] = Json::array({{{"id", 0}, {"scale", 1}}});
   EXPECT_EQ(refusal(body), "lora is not supported: this server has no adapters");
