@@ -1,12 +1,13 @@
-# Writes a C++ source with the files of a folder in it: their paths, bytes and hashes (server/page/page_files.h).
-#   cmake -DDIRECTORY=... -DFILES=a.js;b/c.css -DOUTPUT=x.cpp -P embed.cmake
+# Writes a C++ source with the files of a folder in it: their paths, bytes and hashes (server/page/page_files.h). HEADER declares the
+# function that gives them.
+#   cmake -DDIRECTORY=... -DFILES=a.js;b/c.css -DHEADER=server/page/page_files.h -DFUNCTION=page_files -DOUTPUT=x.cpp -P embed.cmake
 # A file is a raw string: text, shorter than 64 KiB, as compilers need not take longer ones.
 set(limit 65536)
 set(entries "")
 foreach(file IN LISTS FILES)
   file(SIZE ${DIRECTORY}/${file} size)
   if(size GREATER_EQUAL limit)
-    message(FATAL_ERROR "${file} has ${size} bytes; one file of the page must be shorter than ${limit}")
+    message(FATAL_ERROR "${file} has ${size} bytes; an embedded file must be shorter than ${limit}")
   endif()
   file(READ ${DIRECTORY}/${file} text)
   file(SHA256 ${DIRECTORY}/${file} hash)
@@ -14,7 +15,7 @@ foreach(file IN LISTS FILES)
   string(APPEND entries "    {\"${file}\", \"${hash}\", R\"~embedded~(${text})~embedded~\"},\n")
 endforeach()
 file(WRITE ${OUTPUT}.new "// Made by cmake/embed.cmake.
-#include \"server/page/page_files.h\"
+#include \"${HEADER}\"
 
 namespace moeflux {
 namespace {
@@ -24,7 +25,7 @@ ${entries}};
 
 }  // namespace
 
-std::span<const PageFile> page_files() {
+std::span<const PageFile> ${FUNCTION}() {
   return kFiles;
 }
 

@@ -31,19 +31,47 @@ std::string_view stop_reason_name(StopReason reason) {
 }
 
 TextOutput::TextOutput(const Tokenizer& tokenizer, std::vector<std::string> stops,
-                       std::vector<TokenId> shown_special)
+                       std::vector<TokenId> shown_special,
+                       const std::optional<ThoughtGate::Options>& thoughts)
     : tokenizer_(&tokenizer),
       decoder_(tokenizer),
       stops_(std::move(stops)),
-      shown_special_(std::move(shown_special)) {}
+      shown_special_(std::move(shown_special)) {
+  if (thoughts) gate_.emplace(*thoughts);
+}
+
+// No stop string reaches over a thought.
+StopMatcher::Output TextOutput::match(const std::vector<ThoughtGate::Piece>& pieces) {
+  StopMatcher::Output all;
+  for (const ThoughtGate::Piece& piece : pieces) {
+    if (piece.is_thought) {
+      all.text += stops_.finish() + piece.text;
+      continue;
+    }
+    StopMatcher::Output output = stops_.feed(piece.text);
+    all.text += output.text;
+    all.stopped_by = output.stopped_by;
+    if (all.stopped_by) break;
+  }
+  return all;
+}
 
 StopMatcher::Output TextOutput::feed(TokenId token) {
   const bool is_shown = !tokenizer_->is_special(token) || is_in(shown_special_, token);
-  return stops_.feed(is_shown ? decoder_.feed(token) : std::string());
+  const std::string text = is_shown ? decoder_.feed(token) : std::string();
+  return gate_ ? match(gate_->feed(text)) : stops_.feed(text);
 }
 
 StopMatcher::Output TextOutput::finish() {
-  StopMatcher::Output output = stops_.feed(decoder_.finish());
+  const std::string text = decoder_.finish();
+  StopMatcher::Output output;
+  if (gate_) {
+    std::vector<ThoughtGate::Piece> pieces = gate_->feed(text);
+    for (ThoughtGate::Piece& piece : gate_->finish()) pieces.push_back(std::move(piece));
+    output = match(pieces);
+  } else {
+    output = stops_.feed(text);
+  }
   if (!output.stopped_by.has_value()) output.text += stops_.finish();
   return output;
 }
@@ -60,7 +88,7 @@ Answer::Answer(const Engine& engine, AnswerRequest request, std::int64_t capacit
   if (request_.max_tokens < 0)
     fail(Errc::BadInput, "max_tokens is {}, but must not be negative", request_.max_tokens);
   if (engine.has_tokenizer() || !request_.stop.empty())
-    text_.emplace(engine.tokenizer(), request_.stop, request_.shown_special);
+    text_.emplace(engine.tokenizer(), request_.stop, request_.shown_special, request_.thoughts);
 }
 
 bool Answer::draw(Sampler& sampler, std::span<const float> logits) {
@@ -71,17 +99,18 @@ bool Answer::draw(Sampler& sampler, std::span<const float> logits) {
   return !has_ended();
 }
 
-TokenId Answer::sample(Sampler& sampler, std::span<const float> logits) const {
+TokenId Answer::sample(Sampler& sampler, std::span<const float> logits) {
   const auto n_valid = static_cast<std::size_t>(engine_.n_sampled());
   std::span<const std::uint8_t> allowed;
   if (request_.constraint) allowed = request_.constraint->allowed();
-  return sampler.sample({.logits = logits,
-                         .n_valid = n_valid,
-                         .allowed = allowed.first(std::min(allowed.size(), n_valid)),
-                         .history = history_,
-                         .n_prompt = static_cast<std::size_t>(n_prompt_),
-                         .step = n_tokens_},
-                        request_.sampling);
+  const SamplerInput input{.logits = logits,
+                           .n_valid = n_valid,
+                           .allowed = allowed.first(std::min(allowed.size(), n_valid)),
+                           .history = history_,
+                           .n_prompt = static_cast<std::size_t>(n_prompt_),
+                           .step = n_tokens_};
+  if (request_.tells_distribution) drawn_from_ = sampler.distribution(input, request_.sampling);
+  return sampler.sample(input, request_.sampling);
 }
 
 // The answer grows by a token, which may be its last.

@@ -23,6 +23,7 @@
 #include "runtime/sampling/sampler.h"
 #include "runtime/sampling/token_constraint.h"
 #include "text/replies/stop_strings.h"
+#include "text/replies/thought_gate.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace moeflux {
@@ -30,12 +31,15 @@ namespace moeflux {
 struct AnswerRequest {
   std::vector<TokenId> prompt = {};
   SamplingParams sampling = {};
-  std::int64_t max_tokens = 0;                       // 0: as many as the context holds
-  std::vector<TokenId> stop_tokens = {};             // besides the model's own
-  std::vector<std::string> stop = {};                // texts that end the answer; not part of it
-  std::vector<TokenId> shown_special = {};           // special tokens that are part of the text
-  bool ignore_end = false;                           // go on past the model's own end tokens
-  std::shared_ptr<TokenConstraint> constraint = {};  // what the answer may be; for this one alone
+  std::int64_t max_tokens = 0;                        // 0: as many as the context holds
+  std::vector<TokenId> stop_tokens = {};              // besides the model's own
+  std::vector<std::string> stop = {};                 // texts that end the answer; not part of it
+  std::optional<ThoughtGate::Options> thoughts = {};  // where stop strings do not act; none: they
+                                                      // act everywhere
+  std::vector<TokenId> shown_special = {};            // special tokens that are part of the text
+  bool tells_distribution = false;                    // see Answer::drawn_from()
+  bool ignore_end = false;                            // go on past the model's own end tokens
+  std::shared_ptr<TokenConstraint> constraint = {};   // what the answer may be; for this one alone
   // Lengths of the prompt worth coming back to (the ends of its messages): passes end there, and
   // the session is remembered where anybody keeps sessions.
   std::vector<std::int64_t> keep_at = {};
@@ -52,7 +56,8 @@ class TextOutput {
  public:
   // `tokenizer` must outlive this. Throws Error(BadInput) for a bad stop string.
   TextOutput(const Tokenizer& tokenizer, std::vector<std::string> stops,
-             std::vector<TokenId> shown_special = {});
+             std::vector<TokenId> shown_special = {},
+             const std::optional<ThoughtGate::Options>& thoughts = {});
 
   // What has become certain, and the stop string that ended the text, if one did: feed no more.
   StopMatcher::Output feed(TokenId token);
@@ -64,7 +69,10 @@ class TextOutput {
  private:
   const Tokenizer* tokenizer_;
   StreamDecoder decoder_;
+  StopMatcher::Output match(const std::vector<ThoughtGate::Piece>& pieces);
+
   StopMatcher stops_;
+  std::optional<ThoughtGate> gate_;
   std::vector<TokenId> shown_special_;
 };
 
@@ -91,6 +99,9 @@ class Answer {
   const std::vector<TokenId>& history() const { return history_; }
   std::span<const TokenId> tokens() const { return {history_.data() + n_prompt(), n_tokens_}; }
   TokenId last() const { return history_.back(); }
+  // What the last token was drawn from, after all filters and constraints, most likely first; empty
+  // unless the request asks for it.
+  const std::vector<TokenProbability>& drawn_from() const { return drawn_from_; }
   std::int64_t n_prompt() const { return n_prompt_; }
   bool has_begun() const { return std::ssize(history_) > n_prompt_; }
   // Tokens that may be drafted after last(): the last token of an answer is never run.
@@ -102,7 +113,7 @@ class Answer {
   std::optional<std::size_t> stop() const { return stop_; }  // index, for StopReason::StopString
 
  private:
-  TokenId sample(Sampler& sampler, std::span<const float> logits) const;
+  TokenId sample(Sampler& sampler, std::span<const float> logits);
   std::optional<StopReason> take(TokenId token, std::span<const float> logits);
   bool is_end(TokenId token) const;
   bool show(const StopMatcher::Output& output);  // true: a stop string is complete
@@ -114,6 +125,7 @@ class Answer {
   std::optional<TextOutput> text_;  // none where the model has no tokenizer
   std::vector<TokenId> history_;
   std::size_t n_tokens_ = 0;
+  std::vector<TokenProbability> drawn_from_;
   std::optional<StopReason> reason_;
   std::optional<std::size_t> stop_;
 };

@@ -196,7 +196,9 @@ void Engine::resize_cache() {
   const double now =
       std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   const MemoryDecision decision = pressure_->poll(
-      now, {.current = bytes, .floor = plan_.floor_cache_bytes, .ceiling = plan_.cache_bytes});
+      now, {.current = bytes,
+            .floor = plan_.floor_cache_bytes,
+            .ceiling = std::max(plan_.floor_cache_bytes, plan_.cache_bytes - lent_bytes_)});
   if (decision.action == MemoryAction::Hold) return;
   if (decision.action == MemoryAction::Shrink) {
     experts_->set_capacity(bytes - std::min(bytes, decision.bytes));
@@ -248,6 +250,28 @@ double Engine::seconds_per_prompt_token() const {
   return prompt_rows_ == 0
              ? 0
              : 1e-9 * static_cast<double>(prompt_ns_) / static_cast<double>(prompt_rows_);
+}
+
+void Engine::lend_memory(std::uint64_t bytes) {
+  const std::uint64_t capacity = experts_->cache().capacity_bytes();
+  const std::uint64_t spare = plan_.cache_bytes - std::min(plan_.cache_bytes, lent_bytes_);
+  if (spare < plan_.floor_cache_bytes || spare - plan_.floor_cache_bytes < bytes) {
+    fail(Errc::OutOfMemory,
+         "{} are needed beside what was planned, but the expert cache has {} and needs {}; raise "
+         "--ram, or send less at once",
+         format_needed_bytes(bytes), format_bytes(spare),
+         format_needed_bytes(plan_.floor_cache_bytes));
+  }
+  lent_bytes_ += bytes;
+  experts_->set_capacity(std::min(capacity, plan_.cache_bytes - lent_bytes_));
+}
+
+void Engine::take_memory_back(std::uint64_t bytes) {
+  lent_bytes_ -= std::min(lent_bytes_, bytes);
+  const std::uint64_t capacity = experts_->cache().capacity_bytes();
+  // A slot more: what was lent were whole ones.
+  const std::uint64_t most = plan_.cache_bytes - std::min(plan_.cache_bytes, lent_bytes_);
+  experts_->set_capacity(std::min(capacity + bytes + plan_.slot_bytes, most));
 }
 
 Session Engine::new_session() {

@@ -151,6 +151,11 @@ class Engine {
 
   Session new_session();
 
+  // Room that was not planned: the expert cache makes so many bytes of it, and has them again when
+  // they are taken back. Throws Error(OutOfMemory) where its floor does not allow it.
+  void lend_memory(std::uint64_t bytes);
+  void take_memory_back(std::uint64_t bytes);
+
   // Keeps what was learned about the use of experts for the next start. Throws Error(Io).
   void save_profile();
   const std::string& profile_warning() const;  // why an old profile was not used; empty: it was
@@ -201,6 +206,7 @@ class Engine {
   DraftGovernor draft_governor_;
   std::optional<MemoryPressureMonitor> pressure_;
   CacheResizes resizes_;
+  std::uint64_t lent_bytes_ = 0;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<ChatTemplate> chat_template_, tool_template_;
   std::vector<TokenId> stop_tokens_;

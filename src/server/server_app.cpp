@@ -54,10 +54,15 @@ std::optional<KeepAlive> keep_alive_of(const ModelRoute& route, const Json& body
 
 bool matches(const std::string& pattern, const std::string& path,
              std::map<std::string, std::string>& parameters) {
-  const std::size_t brace = pattern.find('{');
-  if (brace == std::string::npos) return path == pattern;
-  if (path.size() <= brace || path.compare(0, brace, pattern, 0, brace) != 0) return false;
-  parameters[pattern.substr(brace + 1, pattern.size() - brace - 2)] = path.substr(brace);
+  const std::size_t begin = pattern.find('{'), end = pattern.find('}');
+  if (begin == std::string::npos) return path == pattern;
+  const std::string_view rest = std::string_view(pattern).substr(end + 1);
+  if (path.size() <= begin + rest.size() || path.compare(0, begin, pattern, 0, begin) != 0 ||
+      !path.ends_with(rest))
+    return false;
+  const std::string value = path.substr(begin, path.size() - begin - rest.size());
+  if (!rest.empty() && value.find('/') != std::string::npos) return false;
+  parameters[pattern.substr(begin + 1, end - begin - 1)] = value;
   return true;
 }
 
@@ -99,6 +104,7 @@ ServerApp::ServerApp(ServerAppOptions options)
   add_engine_routes(*this);
   add_page_routes(*this);
   add_dialect_routes(*this);
+  add_openapi_routes(*this);
 }
 
 void ServerApp::add_route(std::string method, std::string pattern, PlainHandler handler,

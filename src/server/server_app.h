@@ -78,7 +78,9 @@ using HttpHandler = std::function<void(const HttpRequest&, const ExchangePtr&)>;
 
 struct HttpRoute {
   std::string method;
-  std::string pattern;  // "/v1/models/{model}": the last piece may name a parameter, taking all
+  // "/v1/models/{model}": a piece may name a parameter, which takes all of a path's end. Where more
+  // follows, as in "/v1/responses/{id}/cancel", it takes one piece; such a route comes first.
+  std::string pattern;
   HttpHandler handler;
   ErrorForm error_form;
   bool needs_key = true;
@@ -91,6 +93,7 @@ class HttpRouter {
   // Fills the request's parameters. Throws HttpError 404, or 405 with the methods there are. HEAD
   // finds GET.
   const HttpRoute& find(HttpRequest& request) const;
+  const std::vector<HttpRoute>& routes() const { return routes_; }
 
  private:
   std::vector<HttpRoute> routes_;
@@ -133,6 +136,7 @@ class ServerApp {
   void add_route(HttpRoute route) { router_.add(std::move(route)); }
   // A route whose handler needs the model that the request names.
   void add_model_route(std::string method, std::string pattern, ModelRoute route);
+  const HttpRouter& router() const { return router_; }
   const ServerAppOptions& options() const { return options_; }
   std::size_t n_connections() const { return n_connections_ ? n_connections_() : 0; }
 
@@ -165,6 +169,9 @@ void add_status_routes(ServerApp& app);
 
 // What the engine does, as a stream of events: /engine/events.
 void add_engine_routes(ServerApp& app);
+
+// What all of these take and give, as an OpenAPI document: /openapi.json (server/openapi).
+void add_openapi_routes(ServerApp& app);
 
 // The web page: / for browsers, and its files below /page/ (server/page).
 void add_page_routes(ServerApp& app);

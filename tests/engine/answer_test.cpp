@@ -46,6 +46,23 @@ TEST_F(TextOutputTest, AllTextComesOut) {
   EXPECT_EQ(show(tokenizer_->encode_data(text), {"43", "="}).text, "17 + 25 ");
 }
 
+TEST_F(TextOutputTest, StopStringsDoNotReachIntoThoughts) {
+  const std::string text = "<think>\nso 42.\n</think>\n\nso it is 42.";
+  const std::vector<TokenId> tokens = tokenizer_->encode_markup(text);
+  TextOutput output(*tokenizer_, {"42"}, special_marker_tokens(ReplyFormat::Plain, *tokenizer_),
+                    ThoughtGate::Options{.format = ReplyFormat::Plain});
+  std::string shown;
+  std::optional<std::size_t> stopped_by;
+  for (std::size_t i = 0; i < tokens.size() && !stopped_by; ++i) {
+    const StopMatcher::Output piece = output.feed(tokens[i]);
+    shown += piece.text;
+    stopped_by = piece.stopped_by;
+  }
+  EXPECT_EQ(stopped_by, 0u);
+  EXPECT_EQ(shown, "<think>\nso 42.\n</think>\n\nso it is ");
+  EXPECT_EQ(show(tokens, {"42"}).stopped_by, 0u);
+}
+
 TEST_F(TextOutputTest, SpecialTokensHaveNoText) {
   const std::vector<TokenId> tokens = tokenizer_->encode_markup("a<|im_end|>b");
   ASSERT_EQ(tokens.size(), 3u);

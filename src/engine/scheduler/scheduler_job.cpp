@@ -11,7 +11,7 @@ Job::Job(JobId job, const Engine& engine, AnswerRequest request, JobSink to)
       answer(engine, std::move(request), engine.context_length(),
              {.on_token =
                   [this](TokenId token, std::span<const float> row) {
-                    emit(JobToken{token, row});
+                    emit(JobToken{token, row, answer.drawn_from()});
                   },
               .on_text = [this](std::string_view text) { emit(JobText{text}); },
               .cancelled = [this] { return cancelled; }}) {

@@ -45,6 +45,7 @@ struct JobProgress {
 struct JobToken {
   TokenId id;
   std::span<const float> logits;  // [n_vocab], what it was drawn from; only during the call
+  std::span<const TokenProbability> drawn_from = {};  // Answer::drawn_from(); the same
 };
 struct JobText {
   std::string_view text;  // only during the call

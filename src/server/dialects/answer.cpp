@@ -31,8 +31,9 @@ AnswerModel model_of(const ModelRequest& request) {
   return {request.model.name, request.model.service->facts()};
 }
 
-void start_answer(const ModelRequest& request, const GenerationRequest& generation,
-                  std::shared_ptr<DialectAnswer> answer) {
+std::shared_ptr<Generation> start_generation(const ModelRequest& request,
+                                             const GenerationRequest& generation,
+                                             std::shared_ptr<DialectAnswer> answer) {
   request.exchange->set_notes({.model = request.model.name});
   const auto running = request.model.service->start(
       generation,
@@ -43,6 +44,12 @@ void start_answer(const ModelRequest& request, const GenerationRequest& generati
       },
       [&] { answer->begin(); });
   running->keep(request.model.held);
+  return running;
+}
+
+void start_answer(const ModelRequest& request, const GenerationRequest& generation,
+                  std::shared_ptr<DialectAnswer> answer) {
+  const auto running = start_generation(request, generation, std::move(answer));
   request.exchange->on_gone([running] { running->cancel(); });
 }
 

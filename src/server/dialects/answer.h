@@ -49,6 +49,10 @@ class DialectAnswer {
   const AnswerModel model_;
 };
 
+// Starts the generation, which ends by itself: whoever may cancel it does so with what is returned.
+std::shared_ptr<Generation> start_generation(const ModelRequest& request,
+                                             const GenerationRequest& generation,
+                                             std::shared_ptr<DialectAnswer> answer);
 // Starts the generation, which is cancelled when the client leaves. The model stays in memory until
 // the answer has ended. Throws as GenerationService::start().
 void start_answer(const ModelRequest& request, const GenerationRequest& generation,

@@ -8,6 +8,7 @@ namespace moeflux {
 namespace {
 
 Json openai_code(const HttpError& error) {
+  if (!error.code().empty()) return error.code();
   if (error.type() == "exceed_context_size_error") return "context_length_exceeded";
   if (error.status() == 401) return "invalid_api_key";
   if (error.status() == 404) return error.param() == "model" ? "model_not_found" : "not_found";
@@ -63,9 +64,11 @@ HttpResponse openai_error(const HttpError& error) {
 }
 
 Json anthropic_error_json(const HttpError& error, const std::string& request_id) {
-  return {{"type", "error"},
-          {"error", {{"type", anthropic_kind(error).type}, {"message", anthropic_message(error)}}},
-          {"request_id", request_id}};
+  Json body = {{"type", anthropic_kind(error).type}, {"message", anthropic_message(error)}};
+  if (!error.code().empty()) {
+    body["details"] = {{"error_code", error.code()}, {"unsupported", Json::array({error.param()})}};
+  }
+  return {{"type", "error"}, {"error", std::move(body)}, {"request_id", request_id}};
 }
 
 HttpResponse anthropic_error(const HttpError& error) {

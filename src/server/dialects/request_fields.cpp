@@ -20,28 +20,38 @@ float read_bias(const RequestFields& fields, const Json& value) {
   return static_cast<float>(bias);
 }
 
-TokenId read_token(const RequestFields& fields, const std::string& text) {
-  const auto id = to_number<TokenId>(text);
-  if (!id)
-    fields.refuse("logit_bias", fmt::format("names the token \"{}\", which is no number", text));
-  return *id;
+using Biases = std::vector<std::pair<TokenId, float>>;
+
+void add_bias(const RequestFields& fields, const Tokenizer* tokenizer, const std::string& name,
+              float bias, Biases& biases) {
+  if (const auto id = to_number<TokenId>(name)) {
+    biases.emplace_back(*id, bias);
+  } else if (tokenizer == nullptr) {
+    fields.refuse("logit_bias",
+                  fmt::format("names the token \"{}\", which is no number", name.substr(0, 80)));
+  } else {
+    for (const TokenId each : naming("logit_bias", [&] { return tokenizer->encode_data(name); }))
+      biases.emplace_back(each, bias);
+  }
 }
 
-// {"42": -1.5}, or [[42, -1.5], [43, false]].
-std::vector<std::pair<TokenId, float>> read_logit_bias(const RequestFields& fields) {
-  std::vector<std::pair<TokenId, float>> biases;
+// {"42": -1.5}, or [[42, -1.5], [43, false]]; with a tokenizer also texts for tokens.
+Biases read_logit_bias(const RequestFields& fields, const Tokenizer* tokenizer) {
+  Biases biases;
   const Json* given = fields.find("logit_bias");
   if (given == nullptr) return biases;
   if (given->is_object()) {
     for (const auto& [key, value] : given->items())
-      biases.emplace_back(read_token(fields, key), read_bias(fields, value));
+      add_bias(fields, tokenizer, key, read_bias(fields, value), biases);
     return biases;
   }
   if (!given->is_array()) fields.refuse("logit_bias", "must map tokens to numbers");
   for (const Json& pair : *given) {
-    if (!pair.is_array() || pair.size() != 2 || !pair[0].is_number_integer())
+    const bool is_pair = pair.is_array() && pair.size() == 2;
+    if (!is_pair || !(pair[0].is_number_integer() || (tokenizer != nullptr && pair[0].is_string())))
       fields.refuse("logit_bias", "must be a list of [token, number]");
-    biases.emplace_back(read_token(fields, pair[0].dump()), read_bias(fields, pair[1]));
+    const std::string name = pair[0].is_string() ? pair[0].get<std::string>() : pair[0].dump();
+    add_bias(fields, tokenizer, name, read_bias(fields, pair[1]), biases);
   }
   return biases;
 }
@@ -114,7 +124,7 @@ std::optional<RequestFields> RequestFields::inner(std::string_view name) const {
   return RequestFields(*value, fmt::format("{}{}.", prefix_, name));
 }
 
-SamplingChanges read_sampling(const RequestFields& fields) {
+SamplingChanges read_sampling(const RequestFields& fields, const Tokenizer* tokenizer) {
   SamplingChanges changes;
   changes.temperature = fields.number("temperature");
   changes.top_p = fields.number("top_p");
@@ -125,10 +135,19 @@ SamplingChanges read_sampling(const RequestFields& fields) {
   if (!changes.repetition_penalty) changes.repetition_penalty = fields.number("repeat_penalty");
   changes.presence_penalty = fields.number("presence_penalty");
   changes.frequency_penalty = fields.number("frequency_penalty");
-  changes.logit_bias = read_logit_bias(fields);
+  changes.logit_bias = read_logit_bias(fields, tokenizer);
   if (const auto seed = fields.integer("seed"); seed && *seed >= 0)
     changes.seed = static_cast<std::uint64_t>(*seed);
   return changes;
+}
+
+std::optional<bool> read_continues(const RequestFields& fields) {
+  const auto continues = fields.boolean("continue_final_message");
+  const auto prompts = fields.boolean("add_generation_prompt");
+  if (continues.value_or(false) && prompts.value_or(false))
+    fields.refuse("continue_final_message", "and add_generation_prompt exclude each other");
+  if (!continues && prompts.value_or(false)) return false;
+  return continues;
 }
 
 std::vector<std::string> read_stop(const RequestFields& fields, std::string_view name) {

@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "server/http/http.h"
 #include "server/service/generation.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace moeflux {
 
@@ -72,7 +73,11 @@ class RequestFields {
 
 // temperature, top_p, top_k, min_p, typical_p, repetition_penalty or repeat_penalty,
 // presence_penalty, frequency_penalty, seed, logit_bias.
-SamplingChanges read_sampling(const RequestFields& fields);
+// With a tokenizer, logit_bias may name texts, whose tokens all get the bias.
+SamplingChanges read_sampling(const RequestFields& fields, const Tokenizer* tokenizer = nullptr);
+// continue_final_message, and add_generation_prompt, which is its contrary. See
+// GenerationRequest::continues.
+std::optional<bool> read_continues(const RequestFields& fields);
 // A string or a list of strings.
 std::vector<std::string> read_stop(const RequestFields& fields, std::string_view name = "stop");
 

@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include "server/dialects/anthropic/anthropic.h"
+#include "server/dialects/embeddings/embeddings.h"
 #include "server/dialects/errors.h"
+#include "server/dialects/llama/llama.h"
 #include "server/dialects/ollama/ollama.h"
 #include "server/dialects/ollama/pull.h"
 #include "server/dialects/openai/openai.h"
@@ -28,13 +30,14 @@ void answer_completion(const ServerApp& app, const ModelRequest& asked) {
                make_text_answer(asked.exchange, model_of(asked), app.options().version, request));
 }
 
-void answer_response(const ModelRequest& asked) {
-  ResponsesRequest request = read_responses_request(asked.body);
-  const SamplingParams& defaults = asked.model.service->default_sampling();
-  if (request.echo["temperature"].is_null()) request.echo["temperature"] = defaults.temperature;
-  if (request.echo["top_p"].is_null()) request.echo["top_p"] = defaults.top_p;
-  start_answer(asked, request.generation,
-               make_responses_answer(asked.exchange, model_of(asked), request));
+// How many tokens a chat would have, longer than the context or not: that is what clients want to
+// know.
+void count_chat_tokens(const ModelRequest& asked) {
+  const GenerationService& service = *asked.model.service;
+  const OpenAiRequest request = read_chat_request(asked.body);
+  const std::size_t n_tokens =
+      service.tokenizer().encode(service.render(request.generation)).size();
+  asked.exchange->respond({.body = dump_json({{"input_tokens", n_tokens}})});
 }
 
 void add_openai_routes(ServerApp& app) {
@@ -44,10 +47,34 @@ void add_openai_routes(ServerApp& app) {
         {[&app, handler](const ModelRequest& request) { handler(app, request); }, openai_error});
   };
   for (const char* path : {"/v1/chat/completions", "/chat/completions"}) add(path, answer_chat);
-  for (const char* path : {"/v1/completions", "/completions", "/completion"})
-    add(path, answer_completion);
-  for (const char* path : {"/v1/responses", "/responses"})
-    app.add_model_route("POST", path, {answer_response, openai_error});
+  for (const char* path : {"/v1/completions", "/completions"}) add(path, answer_completion);
+  for (const char* path : {"/v1/chat/completions/input_tokens", "/chat/completions/input_tokens"})
+    app.add_model_route("POST", path, {count_chat_tokens, openai_error});
+  add_responses_routes(app);
+}
+
+// ---- llama-server
+
+using LlamaReader = LlamaRequest (*)(const Json&, const Tokenizer&, const SamplingParams&);
+
+void answer_llama(LlamaReader read, const ModelRequest& asked) {
+  const GenerationService& service = *asked.model.service;
+  for (const char* field : {"prompt", "input_prefix", "input_suffix"})
+    service.prompt_maker().check_texts(asked.body, field);
+  LlamaRequest request = read(asked.body, service.tokenizer(), service.default_sampling());
+  const GenerationRequest generation = request.generation;
+  start_answer(asked, generation,
+               make_llama_answer(asked.exchange, model_of(asked), std::move(request)));
+}
+
+void add_llama_routes(ServerApp& app) {
+  for (const auto& [path, read] :
+       {std::pair<const char*, LlamaReader>("/completion", read_llama_request),
+        std::pair<const char*, LlamaReader>("/infill", read_infill_request)}) {
+    app.add_model_route(
+        "POST", path,
+        {[read = read](const ModelRequest& asked) { answer_llama(read, asked); }, openai_error});
+  }
 }
 
 // ---- Anthropic
@@ -153,8 +180,7 @@ void add_ollama_routes(ServerApp& app) {
   app.add_route("GET", "/api/tags", tags, ollama_error);
   app.add_route("GET", "/api/ps", running_models, ollama_error);
   app.add_route("POST", "/api/show", show, ollama_error);
-  for (const char* path : {"/api/embed", "/api/embeddings", "/api/push", "/api/create", "/api/copy",
-                           "/api/blobs/{digest}"})
+  for (const char* path : {"/api/push", "/api/create", "/api/copy", "/api/blobs/{digest}"})
     app.add_route("POST", path, not_supported, ollama_error);
   add_pull_route(app);
   app.add_route("DELETE", "/api/delete", not_supported, ollama_error);
@@ -164,8 +190,10 @@ void add_ollama_routes(ServerApp& app) {
 
 void add_dialect_routes(ServerApp& app) {
   add_openai_routes(app);
+  add_llama_routes(app);
   add_anthropic_routes(app);
   add_ollama_routes(app);
+  add_embedding_routes(app);
 }
 
 }  // namespace moeflux

@@ -6,6 +6,7 @@
 #include "base/utf8.h"
 #include "server/dialects/answer.h"
 #include "server/dialects/errors.h"
+#include "server/dialects/llama/llama.h"
 #include "server/dialects/openai/openai.h"
 #include "server/dialects/request_fields.h"
 
@@ -15,17 +16,6 @@ namespace {
 HttpResponse health(const ServerApp& app, const HttpRequest&) {
   if (app.models().pool() == nullptr) app.models().only();  // throws while it is loaded
   return {.body = R"({"status":"ok"})"};
-}
-
-Json sampling_json(const SamplingParams& params) {
-  return {{"temperature", params.temperature},
-          {"top_k", params.top_k},
-          {"top_p", params.top_p},
-          {"min_p", params.min_p},
-          {"typical_p", params.typical_p},
-          {"repeat_penalty", params.repetition_penalty},
-          {"presence_penalty", params.presence_penalty},
-          {"frequency_penalty", params.frequency_penalty}};
 }
 
 Json plan_json(const MemoryPlan& plan) {
@@ -44,14 +34,31 @@ HttpResponse props(const ServerApp& app, const ModelRequest& asked) {
   const ReplyProfile& profile = service->prompt_maker().profile(true);
   Json special = Json::object();
   for (const auto& [name, text] : engine.tokenizer().special_tokens()) special[name] = text;
+  const auto token_text = [&](std::optional<TokenId> token) {
+    return token ? std::string(engine.tokenizer().token_bytes(*token)) : std::string();
+  };
+  const bool has_template = engine.has_chat_template();
   const Json chat_template = engine.source().text().chat_template;
   Json body = {{"default_generation_settings",
                 {{"n_ctx", engine.context_length()},
-                 {"params", sampling_json(service->default_sampling())}}},
+                 {"params", llama_settings(service->default_sampling())}}},
                {"total_slots", service->options().n_parallel},
                {"model_alias", asked.model.name},
                {"model_path", engine.path()},
+               {"modalities", {{"vision", false}, {"audio", false}}},
+               {"endpoint_slots", true},
+               {"endpoint_props", false},
+               {"endpoint_metrics", true},
                {"chat_template", chat_template},
+               {"chat_template_caps",
+                {{"supports_tools", has_template && profile.format != ReplyFormat::Plain},
+                 {"supports_tool_calls", has_template && profile.format != ReplyFormat::Plain},
+                 {"supports_parallel_tool_calls", has_template && !profile.one_call},
+                 {"supports_system_role", has_template},
+                 {"supports_preserve_reasoning", has_template && profile.thinks}}},
+               {"bos_token", token_text(engine.tokenizer().bos())},
+               {"eos_token", token_text(engine.tokenizer().eos())},
+               {"is_sleeping", false},
                {"special_tokens", std::move(special)},
                {"build_info", "moeflux-" + app.options().version},
                {"moeflux",
@@ -73,6 +80,7 @@ void add_slots(Json& list, const GenerationService& service, const std::string& 
   for (int i = 0; i < service.options().n_parallel; ++i) {
     Json slot = {{"id", i},
                  {"n_ctx", service.engine().context_length()},
+                 {"speculative", service.engine().max_drafts() > 0},
                  {"is_processing", static_cast<std::size_t>(i) < stats.n_running}};
     if (!model.empty()) slot["model"] = model;
     list.push_back(std::move(slot));
@@ -80,12 +88,12 @@ void add_slots(Json& list, const GenerationService& service, const std::string& 
 }
 
 // Of the models in memory: none is loaded to be looked at.
-HttpResponse slots(const ServerApp& app, const HttpRequest& request) {
+Json slot_list(const ServerApp& app, const HttpRequest& request) {
   Json list = Json::array();
   ModelPool* pool = app.models().pool();
   if (pool == nullptr) {
     add_slots(list, *app.models().only().service, "");
-    return {.body = dump_json(list)};
+    return list;
   }
   const std::string name = named_model(request, Json::object(), /*is_ollama=*/false);
   const std::string path = name.empty() ? "" : pool->find(name).path;
@@ -93,6 +101,18 @@ HttpResponse slots(const ServerApp& app, const HttpRequest& request) {
     if (path.empty() || each.entry.path == path)
       add_slots(list, *each.lease.service, each.entry.name);
   }
+  return list;
+}
+
+HttpResponse slots(const ServerApp& app, const HttpRequest& request) {
+  const Json list = slot_list(app, request);
+  const auto must_be_free = request.query.find("fail_on_no_slot");
+  const bool is_free = std::any_of(list.begin(), list.end(), [](const Json& slot) {
+    return !slot.at("is_processing").get<bool>();
+  });
+  if (must_be_free != request.query.end() && must_be_free->second != "0" && !is_free)
+    throw HttpError(503, "unavailable_error", "all sessions are busy")
+        .with_header("Retry-After", "1");
   return {.body = dump_json(list)};
 }
 
@@ -114,14 +134,38 @@ Json piece_json(std::string_view bytes) {
   return bytes_json(bytes);
 }
 
+TokenId read_token(const RequestFields& fields, const char* field, const Json& token,
+                   const GenerationService& service) {
+  if (!token.is_number_integer() || token.get<std::int64_t>() < 0 ||
+      token.get<std::int64_t>() >= service.engine().config().n_vocab) {
+    fields.refuse(field, fmt::format("has {}, which is no token of this model",
+                                     dump_json(token).substr(0, 80)));
+  }
+  return token.get<TokenId>();
+}
+
 HttpResponse tokenize(const ServerApp&, const ModelRequest& asked) {
   const Tokenizer& tokenizer = asked.model.service->tokenizer();
   const RequestFields fields(asked.body);
-  const std::string content = fields.required_string("content");
   const bool special = fields.boolean("parse_special").value_or(true);
-  std::vector<TokenId> ids = naming("content", [&] {
-    return special ? tokenizer.encode_markup(content) : tokenizer.encode_data(content);
-  });
+  std::vector<TokenId> ids;
+  const auto add = [&](const Json& part) {
+    if (part.is_number_integer())
+      return ids.push_back(read_token(fields, "content", part, *asked.model.service));
+    if (!part.is_string())
+      fields.refuse("content", "must be a text, or a list of texts and tokens");
+    const auto& text = part.get_ref<const std::string&>();
+    const std::vector<TokenId> more = naming("content", [&] {
+      return special ? tokenizer.encode_markup(text) : tokenizer.encode_data(text);
+    });
+    ids.insert(ids.end(), more.begin(), more.end());
+  };
+  const Json* content = fields.find("content");
+  if (content == nullptr) fields.refuse("content", "is missing");
+  if (content->is_array())
+    std::for_each(content->begin(), content->end(), add);
+  else
+    add(*content);
   if (fields.boolean("add_special").value_or(false)) ids = tokenizer.with_special_tokens(ids);
   const bool with_pieces = fields.boolean("with_pieces").value_or(false);
   if (asked.memory && with_pieces) asked.memory->grow(ids.size() * kBytesPerPiece, kMemoryPatience);
@@ -139,12 +183,8 @@ HttpResponse detokenize(const ServerApp&, const ModelRequest& asked) {
   const auto& service = asked.model.service;
   const RequestFields fields(asked.body);
   std::vector<TokenId> ids;
-  for (const Json& token : fields.required_array("tokens")) {
-    if (!token.is_number_integer() || token.get<std::int64_t>() < 0 ||
-        token.get<std::int64_t>() >= service->engine().config().n_vocab)
-      fields.refuse("tokens", fmt::format("has {}, which is no token of this model", token.dump()));
-    ids.push_back(token.get<TokenId>());
-  }
+  for (const Json& token : fields.required_array("tokens"))
+    ids.push_back(read_token(fields, "tokens", token, *service));
   return {.body = dump_json({{"content", service->tokenizer().decode(ids)}})};
 }
 

@@ -58,6 +58,11 @@ class HttpError : public std::runtime_error {
     param_ = std::move(name);
     return *this;
   }
+  // A word for programs, where the status does not say enough.
+  HttpError& with_code(std::string code) {
+    code_ = std::move(code);
+    return *this;
+  }
   HttpError& with_number(std::string name, std::int64_t value) {
     numbers_.emplace_back(std::move(name), value);
     return *this;
@@ -74,6 +79,7 @@ class HttpError : public std::runtime_error {
   int status() const { return status_; }
   const std::string& type() const { return type_; }    // "invalid_request_error"
   const std::string& param() const { return param_; }  // the field at fault; "" when none is
+  const std::string& code() const { return code_; }    // "": the status says it
   // Further members of the error: {"n_ctx", 4096}.
   const std::vector<std::pair<std::string, std::int64_t>>& numbers() const { return numbers_; }
   const HttpHeaders& headers() const { return headers_; }
@@ -82,7 +88,7 @@ class HttpError : public std::runtime_error {
 
  private:
   int status_;
-  std::string type_, param_, path_;
+  std::string type_, param_, code_, path_;
   std::vector<std::pair<std::string, std::int64_t>> numbers_;
   HttpHeaders headers_;
 };

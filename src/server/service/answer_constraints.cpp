@@ -108,7 +108,13 @@ std::shared_ptr<TokenConstraint> AnswerConstraints::of_output(const OutputFormat
       masks = grammars().gbnf(output.grammar);
       break;
   }
-  return std::make_shared<GrammarConstraint>(std::move(masks), std::move(options));
+  auto constraint = std::make_shared<GrammarConstraint>(std::move(masks), std::move(options));
+  // A grammar is for what is written, JSON is the answer as a whole.
+  const bool is_whole = output.kind != OutputFormat::Kind::Grammar;
+  if (is_whole && !prompt.form_begun.empty() && !constraint->begin_with(prompt.form_begun)) {
+    fail(Errc::BadInput, "nothing of the form that is demanded begins as the last message does");
+  }
+  return constraint;
 }
 
 AnswerConstraints::Calls AnswerConstraints::compile(ReplyFormat format, const Json& tools,
@@ -153,6 +159,7 @@ std::shared_ptr<TokenConstraint> AnswerConstraints::of_free_calls(const Generati
                                 .opener = std::move(calls.starts_after),
                                 .end_tokens = engine_.stop_tokens(),
                                 .opens_thought = prompt.reply.opens_thought,
+                                .in_answer = !prompt.begun.empty() && !prompt.reply.opens_thought,
                                 .repeats = calls.repeats});
   } catch (const Error&) {
     return nullptr;

@@ -15,7 +15,9 @@ CallConstraint::CallConstraint(const Tokenizer& tokenizer, std::shared_ptr<Token
       masks_(std::move(masks)),
       options_(std::move(options)),
       marks_(thought_markers(options_.format)),
-      place_(options_.opens_thought ? Place::Thought : Place::Begin) {}
+      place_(options_.opens_thought ? Place::Thought
+             : options_.in_answer   ? Place::Content
+                                    : Place::Begin) {}
 
 std::span<const std::uint8_t> CallConstraint::allowed() {
   return call_ ? call_->allowed() : std::span<const std::uint8_t>();

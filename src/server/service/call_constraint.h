@@ -23,6 +23,7 @@ class CallConstraint : public TokenConstraint {
     std::string opener = {};  // what the grammar's text follows
     std::vector<TokenId> end_tokens = {};
     bool opens_thought = false;  // the answer begins inside of a thought
+    bool in_answer = false;      // or inside of its content
     bool repeats = true;         // false: the answer ends with its first block
   };
   // `tokenizer` must outlive this.

@@ -53,16 +53,23 @@ struct GenerationRequest {
   Json tool_choice = nullptr;  // null: auto
   bool parallel_tool_calls = true;
   bool stream_arguments = true;  // of tool calls, see ReplyOptions
+  // The last message is the beginning of the answer, which goes on from there. None: where it is
+  // the assistant's, has a text or a thought, and calls nothing.
+  std::optional<bool> continues = {};
   ThinkingChoice thinking = {};
   Json template_variables = Json::object();
   std::vector<std::vector<TokenId>> prompts = {};
 
   SamplingChanges sampling = {};
-  std::int64_t max_tokens = 0;  // 0: as many as the context holds
+  std::int64_t max_tokens = 0;           // 0: as many as the context holds
+  std::vector<TokenId> end_tokens = {};  // besides the model's own
   std::vector<std::string> stop = {};
+  bool stop_in_thoughts = false;  // else stop strings act on what is no thought
   bool ignore_end = false;
   int n = 1;  // answers to each prompt; choice p * n + i is one to prompt p
   std::optional<int> top_logprobs = {};  // so many alternatives of every token; 0: only its own
+  bool report_tokens = false;            // TokenEvents also without logprobs
+  bool after_sampling = false;           // logprobs are of what tokens are drawn from
   OutputFormat output = {};
 };
 
@@ -82,7 +89,8 @@ struct TokenCandidate {
   std::string bytes;  // perhaps part of a character
   float log_probability;
 };
-// Only where logprobs are asked for. Its text comes with a later piece, or not at all.
+// Only where tokens or logprobs are asked for; without logprobs its log_probability is 0. Its text
+// comes with a later piece, or not at all.
 struct TokenEvent {
   TokenCandidate token;
   std::vector<TokenCandidate> top;

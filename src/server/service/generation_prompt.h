@@ -16,6 +16,9 @@ struct GenerationPrompt {
   ReplyFormat format = ReplyFormat::Plain;
   ReplyOptions reply = {};
   ToolChoice tool_choice = {};
+  // Where the answer goes on from a message: what that had written of the reply, as its parser
+  // reads it and as a demanded form begins.
+  std::string begun = {}, form_begun = {};
   bool is_chat = false;  // its reply is taken apart
   bool thinks = false;   // the model may think, whether the prompt opens a thought or not
 
@@ -36,9 +39,12 @@ class PromptMaker {
   // What the template makes of the chat.
   MarkedText render(const GenerationRequest& request) const;
 
-  // Checks the texts in the field "prompt" of a body: one that cannot fit is refused before its
-  // tokens are counted, which would take a worker seconds and twenty times the memory.
-  void check_texts(const Json& body) const;
+  // Checks the texts in a field of a body: one that cannot fit is refused before its tokens are
+  // counted, which would take a worker seconds and twenty times the memory.
+  void check_texts(const Json& body, const char* field = "prompt") const;
+
+  // Refuses what is empty and what the context does not hold.
+  void check_length(std::size_t n_tokens, const std::string& field = "prompt") const;
 
   const ReplyProfile& profile(bool with_tools) const {
     return with_tools ? tool_profile_ : profile_;
@@ -49,13 +55,15 @@ class PromptMaker {
     ChatRequest request;
     Json tools;  // that may be called
     ToolChoice choice;
+    bool continues = false;  // the last message
   };
   Chat make_chat(const GenerationRequest& request) const;
   GenerationPrompt make_chat_prompt(const GenerationRequest& request) const;
-  void check_length(std::size_t n_tokens) const;
   void check_bytes(std::size_t n_bytes) const;
 
   MarkedText render(const Chat& chat, const char* messages_field) const;
+  MarkedText render_begun(const Chat& chat, const char* messages_field) const;
+  void set_begun(Chat chat, GenerationPrompt& prompt) const;
 
   const Engine& engine_;
   jinja::RenderOptions rendering_;

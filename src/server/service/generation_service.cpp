@@ -56,7 +56,8 @@ GenerationService::GenerationService(Engine& engine, ServiceOptions options)
                                   engine.path() + "/generation_config.json")),
       prompt_maker_(engine, options_.memory ? options_.memory->bytes() / 4 : 0),
       constraints_(engine, {.bytes = options_.grammar_bytes, .n_answers = options_.n_parallel}),
-      created_(std::time(nullptr)) {
+      created_(std::time(nullptr)),
+      readings_(engine, options_.max_waiting) {
   SchedulerOptions scheduler;
   scheduler.n_sessions = options_.n_parallel;
   scheduler.max_waiting = options_.max_waiting;
@@ -75,6 +76,17 @@ GenerationService::GenerationService(Engine& engine, ServiceOptions options)
   feed_ = std::make_shared<EngineFeed>(engine, options_.n_parallel);
   scheduler_ = std::make_unique<SchedulerThread>(engine, std::move(scheduler));
   feed_->set_scheduler(*scheduler_);
+  readings_.set_scheduler(*scheduler_);
+}
+
+bool GenerationService::drain(std::chrono::milliseconds at_most) {
+  const auto deadline = std::chrono::steady_clock::now() + at_most;
+  feed_->stop();
+  readings_.close();
+  const bool all = scheduler_->drain(at_most);
+  const auto left = deadline - std::chrono::steady_clock::now();
+  return readings_.wait_until_idle(std::chrono::duration_cast<std::chrono::milliseconds>(left)) &&
+         all;
 }
 
 SamplingParams GenerationService::resolve(const SamplingChanges& changes) const {
@@ -111,11 +123,18 @@ AnswerRequest GenerationService::make_job(const GenerationRequest& request,
   job.sampling = resolve(request.sampling);
   job.max_tokens = request.max_tokens;
   job.stop = request.stop;
+  job.stop_tokens = request.end_tokens;
   job.ignore_end = request.ignore_end;
+  job.tells_distribution = request.after_sampling && request.top_logprobs;
   if (prompt.is_chat) {
     const ReplyFormat format =
         prompt.may_call() ? prompt.format : format_without_calls(prompt.format);
     job.shown_special = special_marker_tokens(format, tokenizer());
+    const bool may_think = prompt.thinks || prompt.reply.opens_thought;
+    if (may_think && !request.stop.empty() && !request.stop_in_thoughts) {
+      job.thoughts = ThoughtGate::Options{.format = prompt.format,
+                                          .opens_thought = prompt.reply.opens_thought};
+    }
   }
   return job;
 }
@@ -138,7 +157,8 @@ std::shared_ptr<Generation> GenerationService::start(const GenerationRequest& re
       for (int i = 0; i < request.n; ++i, ++choice) {
         const auto stream = std::make_shared<ReplyStream>(
             engine_, metrics_, prompt,
-            ReplyStream::Options{choice, request.top_logprobs, request.stop}, sink);
+            ReplyStream::Options{choice, request.top_logprobs, request.report_tokens, request.stop},
+            sink);
         AnswerRequest own = job;
         own.constraint = constraints_.make(request, prompt);  // each answer has its own
         own.sampling.seed += static_cast<std::uint64_t>(i);

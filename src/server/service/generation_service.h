@@ -20,6 +20,7 @@
 #include "server/service/engine_feed.h"
 #include "server/service/generation.h"
 #include "server/service/generation_prompt.h"
+#include "server/service/reading_service.h"
 #include "server/service/service_metrics.h"
 
 namespace moeflux {
@@ -83,11 +84,11 @@ class GenerationService {
   std::int64_t created() const { return created_; }  // seconds since 1970
   SchedulerStats stats() const { return scheduler_->stats(); }
 
+  // Texts to be read and not answered.
+  ReadingService& readings() { return readings_; }
+
   // No more requests; returns when all have ended or after so long. False: some go on.
-  bool drain(std::chrono::milliseconds at_most) {
-    feed_->stop();
-    return scheduler_->drain(at_most);
-  }
+  bool drain(std::chrono::milliseconds at_most);
   // Ends all that go on. Afterwards the engine belongs to the caller again.
   void stop() {
     feed_->stop();
@@ -109,6 +110,7 @@ class GenerationService {
   std::optional<PrefixStore> store_;
   std::optional<SessionSync> sync_;
   std::optional<SchedulerDrafts> drafts_;
+  ReadingService readings_;
   std::shared_ptr<EngineFeed> feed_;  // shared with workers that are about to write for it
   std::unique_ptr<SchedulerThread> scheduler_;  // last: it uses all of the above
 };

@@ -1,6 +1,10 @@
 #include "server/service/reply_stream.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "runtime/sampling/log_probabilities.h"
+#include "text/replies/reply_harmony.h"
 
 namespace moeflux {
 namespace {
@@ -27,7 +31,45 @@ ReplyStream::ReplyStream(const Engine& engine, ServiceMetrics& metrics,
       options_(std::move(options)),
       sink_(std::move(sink)),
       in_thought_(prompt.reply.opens_thought) {
-  if (prompt.is_chat) parser_ = make_reply_parser(prompt.format, prompt.reply);
+  if (prompt.is_chat) begin_parser(prompt);
+}
+
+// A reply that was begun by the prompt is read from its beginning, and what was there is not told.
+void ReplyStream::begin_parser(const GenerationPrompt& prompt) {
+  parser_ = make_reply_parser(prompt.format, prompt.reply);
+  if (prompt.begun.empty()) return;
+  begun_left_ = prompt.begun;
+  if (prompt.format == ReplyFormat::Harmony && begun_left_.starts_with(kHarmonyAnswer))
+    begun_left_.erase(0, kHarmonyAnswer.size());
+  ReplyPieces pieces = parser_->feed(prompt.begun);
+  const bool is_text = std::all_of(pieces.begin(), pieces.end(), [](const ReplyPiece& piece) {
+    return std::holds_alternative<ContentDelta>(piece) ||
+           std::holds_alternative<ReasoningDelta>(piece);
+  });
+  if (is_text) return drop_begun(pieces);
+  begun_left_.clear();  // somebody's text looks like a call, but is none
+  parser_ = make_reply_parser(prompt.format, prompt.reply);
+}
+
+void ReplyStream::drop_begun(ReplyPieces& pieces) {
+  for (ReplyPiece& piece : pieces) {
+    std::string* text = nullptr;
+    if (auto* content = std::get_if<ContentDelta>(&piece)) text = &content->text;
+    if (auto* thought = std::get_if<ReasoningDelta>(&piece)) text = &thought->text;
+    if (text == nullptr || begun_left_.empty()) continue;
+    const auto [differs, left] =
+        std::mismatch(text->begin(), text->end(), begun_left_.begin(), begun_left_.end());
+    const bool all = differs == text->end();
+    begun_left_.erase(begun_left_.begin(), left);
+    text->erase(text->begin(), differs);
+    if (!all) begun_left_.clear();
+  }
+  std::erase_if(pieces, [](const ReplyPiece& piece) {
+    const auto* content = std::get_if<ContentDelta>(&piece);
+    const auto* thought = std::get_if<ReasoningDelta>(&piece);
+    return (content != nullptr && content->text.empty()) ||
+           (thought != nullptr && thought->text.empty());
+  });
 }
 
 void ReplyStream::take(const JobEvent& event) {
@@ -57,10 +99,12 @@ void ReplyStream::on(const JobToken& event) {
   has_token_ = true;
   last_token_ = now;
   if (in_thought_) ++n_reasoning_;
-  if (options_.top_logprobs) report_token(event);
+  if (options_.top_logprobs || options_.report_tokens) report_token(event);
 }
 
 void ReplyStream::report_token(const JobToken& event) {
+  if (!options_.top_logprobs) return sink_(options_.choice, TokenEvent{candidate(event.id, 0), {}});
+  if (!event.drawn_from.empty()) return report_drawn(event);
   const auto n_valid = static_cast<std::size_t>(engine_.n_sampled());
   const LogProbabilities probabilities(event.logits.first(n_valid));
   TokenEvent token{candidate(event.id, probabilities.of(event.id)), {}};
@@ -68,6 +112,22 @@ void ReplyStream::report_token(const JobToken& event) {
   if (n_top > 0) {
     for (const TokenLogProbability& each : probabilities.top(n_top))
       token.top.push_back(candidate(each.id, each.log_probability));
+  }
+  sink_(options_.choice, std::move(token));
+}
+
+void ReplyStream::report_drawn(const JobToken& event) {
+  const auto of = [this](const TokenProbability& each) {
+    return candidate(each.id, static_cast<float>(std::log(each.probability)));
+  };
+  const auto drawn =
+      std::find_if(event.drawn_from.begin(), event.drawn_from.end(),
+                   [&](const TokenProbability& each) { return each.id == event.id; });
+  TokenEvent token{drawn == event.drawn_from.end() ? candidate(event.id, 0) : of(*drawn), {}};
+  const auto n_top = static_cast<std::size_t>(*options_.top_logprobs);
+  for (const TokenProbability& each :
+       event.drawn_from.first(std::min(n_top, event.drawn_from.size()))) {
+    if (each.probability > 0) token.top.push_back(of(each));
   }
   sink_(options_.choice, std::move(token));
 }
@@ -84,6 +144,7 @@ void ReplyStream::on(const JobText& event) {
 }
 
 void ReplyStream::emit(ReplyPieces pieces) {
+  if (!begun_left_.empty()) drop_begun(pieces);
   for (ReplyPiece& piece : pieces) {
     in_thought_ = std::holds_alternative<ReasoningDelta>(piece);
     if (const auto* end = std::get_if<ToolCallEnd>(&piece)) has_calls_ |= end->complete;

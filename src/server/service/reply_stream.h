@@ -18,6 +18,7 @@ class ReplyStream {
   struct Options {
     int choice = 0;
     std::optional<int> top_logprobs = {};
+    bool report_tokens = false;
     std::vector<std::string> stop = {};
   };
   // `engine` and `metrics` must outlive it.
@@ -32,8 +33,11 @@ class ReplyStream {
   void on(const JobToken& event);
   void on(const JobText& event);
   void on(const JobEnded& event);
+  void begin_parser(const GenerationPrompt& prompt);
+  void drop_begun(ReplyPieces& pieces);
   void emit(ReplyPieces pieces);
   void report_token(const JobToken& event);
+  void report_drawn(const JobToken& event);
   TokenCandidate candidate(TokenId id, float log_probability) const;
 
   using Clock = std::chrono::steady_clock;
@@ -42,6 +46,7 @@ class ReplyStream {
   Options options_;
   GenerationSink sink_;
   std::unique_ptr<ReplyParser> parser_;  // null: the text is content as it is
+  std::string begun_left_;  // of what the prompt had begun, what the parser has not let out yet
   JobStarted start_{0, 0};
   EngineReading before_;
   Clock::time_point submitted_ = Clock::now(), started_{}, last_token_{};

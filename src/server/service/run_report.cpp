@@ -12,6 +12,10 @@ double per_second(std::int64_t n, double seconds) {
   return seconds > 0 ? static_cast<double>(n) / seconds : 0;
 }
 
+double each_ms(std::int64_t n, double seconds) {
+  return n > 0 ? 1e3 * seconds / static_cast<double>(n) : 0;
+}
+
 double share(std::int64_t part, std::int64_t all) {
   return all == 0 ? 0 : static_cast<double>(part) / static_cast<double>(all);
 }
@@ -83,6 +87,30 @@ void AnswerTotals::add(const GenerationEnded& ended, bool first) {
   engine = ended.engine;
 }
 
+void RunningTotals::start(std::int64_t n_prompt, std::int64_t n_cached) {
+  n_prompt_ = n_prompt;
+  n_cached_ = n_cached;
+  started_ = Clock::now();
+}
+
+void RunningTotals::add_token() {
+  last_ = Clock::now();
+  if (n_tokens_++ == 0) first_ = last_;
+}
+
+AnswerTotals RunningTotals::totals() const {
+  const auto seconds = [](Clock::time_point from, Clock::time_point to) {
+    return std::chrono::duration<double>(to - from).count();
+  };
+  AnswerTotals totals;
+  totals.n_prompt = n_prompt_;
+  totals.n_cached = n_cached_;
+  totals.n_generated = n_tokens_;
+  totals.prefill_seconds = n_tokens_ == 0 ? 0 : seconds(started_, first_);
+  totals.decode_seconds = n_tokens_ == 0 ? 0 : seconds(first_, last_);
+  return totals;
+}
+
 Json timings_json(const AnswerTotals& totals) {
   const std::int64_t n_computed = totals.n_prompt - totals.n_cached;
   // The first token comes with the prompt.
@@ -90,9 +118,11 @@ Json timings_json(const AnswerTotals& totals) {
   return {{"cache_n", totals.n_cached},
           {"prompt_n", n_computed},
           {"prompt_ms", totals.prefill_seconds * 1e3},
+          {"prompt_per_token_ms", each_ms(n_computed, totals.prefill_seconds)},
           {"prompt_per_second", per_second(n_computed, totals.prefill_seconds)},
           {"predicted_n", totals.n_generated},
           {"predicted_ms", totals.decode_seconds * 1e3},
+          {"predicted_per_token_ms", each_ms(n_decoded, totals.decode_seconds)},
           {"predicted_per_second", per_second(n_decoded, totals.decode_seconds)},
           {"queue_ms", totals.queue_seconds * 1e3},
           {"draft_n", totals.n_drafted},

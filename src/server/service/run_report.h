@@ -3,6 +3,7 @@
 // plain values), the facts of the model, and the totals of the answers.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 
@@ -54,6 +55,19 @@ struct AnswerTotals {
 
   // `first` of those to the same prompt.
   void add(const GenerationEnded& ended, bool first);
+};
+
+// The totals of an answer while it is written, by the clock of who hears of its tokens.
+class RunningTotals {
+ public:
+  void start(std::int64_t n_prompt, std::int64_t n_cached);
+  void add_token();
+  AnswerTotals totals() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::int64_t n_prompt_ = 0, n_cached_ = 0, n_tokens_ = 0;
+  Clock::time_point started_ = Clock::now(), first_{}, last_{};
 };
 
 // {"cache_n", "prompt_n", "prompt_ms", "prompt_per_second", "predicted_n", ...}: prompt_n are the

@@ -67,7 +67,7 @@ class StreamGoldens : public testing::Test {
   std::string responses(const std::vector<GenerationEvent>& events) {
     ResponsesRequest request;
     request.stream = true;
-    return run(*make_responses_answer(exchange_, kModel, request), events);
+    return run(*make_responses_answer(exchange_, kModel, request, nullptr, nullptr).answer, events);
   }
   std::string ollama(const std::vector<GenerationEvent>& events) {
     return run(*make_ollama_answer(OllamaKind::Chat, exchange_, kModel, true), events);

@@ -110,9 +110,6 @@ class History {
     }
   }
 
-  bool ends_with_assistant() const {
-    return !messages_.empty() && messages_.back()["role"] == "assistant";
-  }
   Json take() { return std::move(messages_); }
 
  private:
@@ -201,12 +198,20 @@ Json read_messages(const Json& body) {
     fields.refuse("messages", "must be a list of at least one message");
   for_each_object(fields, "messages", *messages,
                   [&](const RequestFields& message) { history.add(message); });
-  if (history.ends_with_assistant())
-    fields.refuse("messages", "must end with a user's: an answer cannot be begun for the model");
   return history.take();
 }
 
 // ---- the other fields
+
+// A conversation that the server keeps, so that a request has only what is new. Tool runners of
+// the official clients try it first; by this code they know to send everything.
+void refuse_thread(const RequestFields& fields) {
+  if (fields.find("thread") == nullptr) return;
+  throw bad_request(
+      "thread is not supported: this server keeps no conversations; send all messages without it",
+      "thread")
+      .with_code("thread_unsupported_request");
+}
 
 // One tool in OpenAI's form; null for one without a schema, which only Anthropic's models know.
 Json read_tool(const RequestFields& tool) {
@@ -291,7 +296,9 @@ OutputFormat read_output(const RequestFields& fields) {
 GenerationRequest read_anthropic_prompt(const Json& body) {
   const RequestFields fields(body);
   GenerationRequest request;
+  refuse_thread(fields);
   request.messages = read_messages(body);
+  request.continues = read_continues(fields);
   request.tools = read_tools(fields);
   read_tool_choice(fields, request);
   request.thinking = read_thinking(fields);
@@ -307,6 +314,7 @@ AnthropicRequest read_anthropic_request(const Json& body) {
   generation.max_tokens = *max_tokens;
   generation.sampling = read_sampling(fields);
   generation.stop = read_stop(fields, "stop_sequences");
+  generation.stop_in_thoughts = fields.boolean("stop_in_thoughts").value_or(false);
   generation.output = read_output(fields);
   request.shows_thoughts = read_shows_thoughts(fields);
   request.stream = fields.boolean("stream").value_or(false);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "server/dialects/llama/llama.h"
 #include "server/dialects/ollama/ollama.h"
 #include "server/dialects/request_fields.h"
 
@@ -71,6 +72,8 @@ OllamaRequest read_common(const Json& body, std::int64_t context) {
   generation.thinking = read_think(fields);
   generation.output = read_format(fields);
   generation.stream_arguments = false;  // a call is one object here
+  generation.continues = read_continues(fields);
+  generation.stop_in_thoughts = fields.boolean("stop_in_thoughts").value_or(false);
   read_options(fields, context, generation);
   read_logprobs(fields, generation);
   return request;
@@ -130,13 +133,22 @@ OllamaRequest read_ollama_generate(const Json& body, std::int64_t context,
   OllamaRequest request = read_common(body, context);
   refuse_images(fields);
   refuse_given(fields, "template", "cannot be changed: the model's own is used, or none with raw");
-  refuse_given(fields, "suffix",
-               "is not supported: put the model's own infill tokens into a raw prompt");
   refuse_given(fields, "context", "is not supported: send the conversation to /api/chat");
   const std::string prompt = fields.string("prompt").value_or("");
   const std::string system = fields.string("system").value_or("");
-  request.only_load = prompt.empty();
+  const std::string suffix = fields.string("suffix").value_or("");
+  request.only_load = prompt.empty() && suffix.empty();
   if (request.only_load) return request;
+  if (!suffix.empty()) {
+    auto infill = naming("suffix", [&] {
+      return infill_prompt(tokenizer, {.prefix = prompt, .suffix = suffix, .begun = ""});
+    });
+    if (!infill)
+      fields.refuse("suffix", "is not supported: this model has no tokens for infilling");
+    request.generation.prompts = {std::move(infill->tokens)};
+    request.generation.end_tokens = std::move(infill->ends);
+    return request;
+  }
   if (fields.boolean("raw").value_or(false)) {
     request.generation.prompts = {naming(
         "prompt", [&] { return tokenizer.with_special_tokens(tokenizer.encode_markup(prompt)); })};

@@ -19,8 +19,9 @@ std::string sse_event(const Json& data) {
   return fmt::format("data: {}\n\n", dump_json(data));
 }
 
-std::string_view finish_name(FinishReason reason) {
+std::string_view finish_name(FinishReason reason, bool legacy_calls = false) {
   if (reason == FinishReason::Length) return "length";
+  if (reason == FinishReason::ToolCalls && legacy_calls) return "function_call";
   return reason == FinishReason::ToolCalls ? "tool_calls" : "stop";
 }
 
@@ -54,16 +55,37 @@ class OpenAiAnswer : public DialectAnswer {
         n_choices_(static_cast<std::size_t>(request.generation.n) *
                    std::max<std::size_t>(request.generation.prompts.size(), 1)),
         return_progress_(request.return_progress),
+        has_logprobs_(request.generation.top_logprobs.has_value()),
+        legacy_calls_(request.legacy_calls),
         names_(names),
         id_(names.id_prefix + random_id()),
         version_(version),
         created_(std::time(nullptr)),
         n_per_prompt_(request.generation.n),
-        include_usage_(request.include_usage) {}
+        include_usage_(request.include_usage) {
+    if (request.timings_per_token) running_.resize(n_choices_);
+  }
 
  protected:
+  using DialectAnswer::on;
+  void on(int choice, const GenerationStarted& event) override {
+    if (!running_.empty())
+      running_[static_cast<std::size_t>(choice)].start(event.n_prompt, event.n_cached);
+  }
+  void count_token(int choice) {
+    if (!running_.empty()) running_[static_cast<std::size_t>(choice)].add_token();
+  }
+
   // One chunk of a stream with one choice.
-  void send(Json choice) { exchange_->write(sse_event(chunk(std::move(choice)))); }
+  void send(Json choice) {
+    const auto index = choice.at("index").get<std::size_t>();
+    Json body = chunk(std::move(choice));
+    if (!running_.empty()) {
+      const AnswerTotals totals = running_[index].totals();
+      if (totals.n_generated > 0) body["timings"] = timings_json(totals);
+    }
+    exchange_->write(sse_event(body));
+  }
   void send_progress(Json choice, const PromptProgress& progress) {
     Json body = chunk(std::move(choice));
     body["prompt_progress"] = {{"total", progress.n_prompt},
@@ -105,7 +127,7 @@ class OpenAiAnswer : public DialectAnswer {
   }
 
   const std::size_t n_choices_;
-  const bool return_progress_;
+  const bool return_progress_, has_logprobs_, legacy_calls_;
 
  private:
   Json head(const std::string& object) const {
@@ -137,6 +159,7 @@ class OpenAiAnswer : public DialectAnswer {
   const bool include_usage_;
   std::size_t n_ended_ = 0;
   AnswerTotals totals_;
+  std::vector<RunningTotals> running_;  // by choice; empty unless they are wanted in every chunk
 };
 
 // ---- /v1/chat/completions
@@ -160,15 +183,17 @@ class ChatStream final : public OpenAiAnswer {
   }
   void send_delta(int choice, Json delta) { send(choice_json(choice, std::move(delta))); }
   void send_call(int choice, Json call) {
+    if (legacy_calls_) return send_delta(choice, {{"function_call", call.at("function")}});
     send_delta(choice, {{"tool_calls", Json::array({std::move(call)})}});
   }
 
-  using DialectAnswer::on;
+  using OpenAiAnswer::on;
   void on(int choice, const PromptProgress& event) override {
     if (return_progress_) send_progress(choice_json(choice, Json::object()), event);
   }
   void on(int choice, const TokenEvent& event) override {
-    logprobs_[static_cast<std::size_t>(choice)].push_back(token_json(event));
+    count_token(choice);
+    if (has_logprobs_) logprobs_[static_cast<std::size_t>(choice)].push_back(token_json(event));
   }
   void on(int choice, const ContentDelta& event) override {
     send_delta(choice, {{"content", event.text}});
@@ -189,7 +214,7 @@ class ChatStream final : public OpenAiAnswer {
     if (const auto error = answer_error(event)) return send_error(*error);
     const bool last = add_ended(choice, event);
     Json finish = choice_json(choice, Json::object());
-    finish["finish_reason"] = finish_name(event.reason);
+    finish["finish_reason"] = finish_name(event.reason, legacy_calls_);
     send_end(std::move(finish), last);
   }
 
@@ -208,14 +233,14 @@ class ChatResponse final : public OpenAiAnswer {
   };
   Choice& at(int choice) { return choices_[static_cast<std::size_t>(choice)]; }
 
-  using DialectAnswer::on;
+  using OpenAiAnswer::on;
   void on(int choice, const ContentDelta& piece) override { at(choice).reply.add({piece}); }
   void on(int choice, const ReasoningDelta& piece) override { at(choice).reply.add({piece}); }
   void on(int choice, const ToolCallBegin& piece) override { at(choice).reply.add({piece}); }
   void on(int choice, const ToolCallArguments& piece) override { at(choice).reply.add({piece}); }
   void on(int choice, const ToolCallEnd& piece) override { at(choice).reply.add({piece}); }
   void on(int choice, const TokenEvent& event) override {
-    at(choice).logprobs.push_back(token_json(event));
+    if (has_logprobs_) at(choice).logprobs.push_back(token_json(event));
   }
   void on(int choice, const GenerationEnded& event) override {
     at(choice).reason = event.reason;
@@ -226,16 +251,21 @@ class ChatResponse final : public OpenAiAnswer {
       choices.push_back({{"index", choices.size()},
                          {"message", message_json(each.reply)},
                          {"logprobs", take_logprobs(each.logprobs)},
-                         {"finish_reason", finish_name(each.reason)}});
+                         {"finish_reason", finish_name(each.reason, legacy_calls_)}});
     }
     respond(std::move(choices));
   }
 
-  static Json message_json(const Reply& reply) {
+  Json message_json(const Reply& reply) const {
     Json message = {{"role", "assistant"}, {"content", reply.content}};
     if (!reply.reasoning.empty()) message.update(reasoning_json(reply.reasoning));
     if (reply.calls.empty()) return message;
     if (reply.content.empty()) message["content"] = nullptr;
+    if (legacy_calls_) {
+      const ToolCall& call = reply.calls.front();
+      message["function_call"] = {{"name", call.name}, {"arguments", call.arguments}};
+      return message;
+    }
     message["tool_calls"] = Json::array();
     for (const ToolCall& call : reply.calls) {
       message["tool_calls"].push_back(
@@ -323,11 +353,14 @@ class TextAnswer final : public OpenAiAnswer {
     return json;
   }
 
-  using DialectAnswer::on;
+  using OpenAiAnswer::on;
   void on(int choice, const PromptProgress& event) override {
     if (stream_ && return_progress_) send_progress(take_json(choice), event);
   }
-  void on(int choice, const TokenEvent& event) override { at(choice).logprobs.add(event); }
+  void on(int choice, const TokenEvent& event) override {
+    count_token(choice);
+    if (has_logprobs_) at(choice).logprobs.add(event);
+  }
   void on(int choice, const ContentDelta& event) override {
     at(choice).text += event.text;
     if (stream_) send(take_json(choice));

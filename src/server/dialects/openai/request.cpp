@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "server/dialects/llama/llama.h"
 #include "server/dialects/openai/openai.h"
 #include "server/dialects/request_fields.h"
 
@@ -32,6 +33,8 @@ void read_json_schema(const RequestFields& fields, const RequestFields& format,
   output.schema = *schema;
 }
 
+}  // namespace
+
 OutputFormat read_output(const RequestFields& fields) {
   OutputFormat output;
   if (const auto grammar = fields.string("grammar"); grammar && !grammar->empty()) {
@@ -60,6 +63,8 @@ OutputFormat read_output(const RequestFields& fields) {
   return output;
 }
 
+namespace {
+
 // What both kinds of request have.
 OpenAiRequest read_common(const RequestFields& fields) {
   OpenAiRequest request;
@@ -67,6 +72,7 @@ OpenAiRequest read_common(const RequestFields& fields) {
   generation.sampling = read_sampling(fields);
   generation.max_tokens = read_max_tokens(fields);
   generation.stop = read_stop(fields);
+  generation.stop_in_thoughts = fields.boolean("stop_in_thoughts").value_or(false);
   generation.ignore_end = fields.boolean("ignore_eos").value_or(false);
   generation.n = static_cast<int>(fields.integer("n", 1, kMaxChoices).value_or(1));
   generation.output = read_output(fields);
@@ -74,6 +80,8 @@ OpenAiRequest read_common(const RequestFields& fields) {
   if (const auto options = fields.inner("stream_options"))
     request.include_usage = options->boolean("include_usage").value_or(false);
   request.return_progress = fields.boolean("return_progress").value_or(false);
+  request.timings_per_token = fields.boolean("timings_per_token").value_or(false);
+  generation.report_tokens = request.timings_per_token;
   return request;
 }
 
@@ -108,13 +116,30 @@ std::vector<TokenId> read_mixed(const RequestFields& fields, const Json& list,
   return tokens;
 }
 
+constexpr const char* kPromptForms = "must be a text, a list of tokens, or a list of such";
+
+// {"prompt_string": "text"}, which other servers let images stand beside.
+const Json& prompt_text(const RequestFields& fields, const Json& prompt) {
+  const RequestFields members(prompt, "prompt.");
+  if (const Json* data = members.array("multimodal_data"); data != nullptr && !data->empty())
+    members.refuse("multimodal_data", "cannot be read: text only");
+  const Json* text = members.find("prompt_string");
+  if (text == nullptr || !text->is_string()) fields.refuse("prompt", kPromptForms);
+  return *text;
+}
+
+}  // namespace
+
 std::vector<std::vector<TokenId>> read_prompts(const RequestFields& fields,
                                                const Tokenizer& tokenizer) {
   const Json* prompt = fields.find("prompt");
   if (prompt == nullptr) fields.refuse("prompt", "is missing");
-  if (prompt->is_string()) return {encode_text(tokenizer, prompt->get<std::string>())};
-  if (!prompt->is_array() || prompt->empty())
-    fields.refuse("prompt", "must be a text, a list of tokens, or a list of such");
+  const auto read_text = [&](const Json& text) {
+    return encode_text(tokenizer, text.get_ref<const std::string&>());
+  };
+  if (prompt->is_string()) return {read_text(*prompt)};
+  if (prompt->is_object()) return {read_text(prompt_text(fields, *prompt))};
+  if (!prompt->is_array() || prompt->empty()) fields.refuse("prompt", kPromptForms);
   const auto is_number = [](const Json& each) { return each.is_number(); };
   const auto n_numbers = std::count_if(prompt->begin(), prompt->end(), is_number);
   if (n_numbers == std::ssize(*prompt)) return {read_tokens(fields, *prompt)};
@@ -122,13 +147,68 @@ std::vector<std::vector<TokenId>> read_prompts(const RequestFields& fields,
   std::vector<std::vector<TokenId>> prompts;
   for (const Json& each : *prompt) {
     if (each.is_string())
-      prompts.push_back(encode_text(tokenizer, each.get<std::string>()));
+      prompts.push_back(read_text(each));
     else if (each.is_array())
       prompts.push_back(read_mixed(fields, each, tokenizer));
+    else if (each.is_object())
+      prompts.push_back(read_text(prompt_text(fields, each)));
     else
-      fields.refuse("prompt", "must be a text, a list of tokens, or a list of such");
+      fields.refuse("prompt", kPromptForms);
   }
   return prompts;
+}
+
+namespace {
+
+// What was called functions before it was called tools. A message then calls one at most.
+void read_functions(const RequestFields& fields, OpenAiRequest& request) {
+  GenerationRequest& generation = request.generation;
+  const Json* functions = fields.array("functions");
+  if (functions == nullptr || !generation.tools.is_null()) return;
+  request.legacy_calls = true;
+  generation.parallel_tool_calls = false;
+  generation.tools = Json::array();
+  for (std::size_t i = 0; i < functions->size(); ++i) {
+    if (!(*functions)[i].is_object())
+      fields.refuse(fmt::format("functions[{}]", i), "must be an object");
+    generation.tools.push_back({{"type", "function"}, {"function", (*functions)[i]}});
+  }
+  const Json* call = fields.find("function_call");
+  if (call == nullptr) return;
+  if (call->is_object()) {
+    const RequestFields named(*call, "function_call.");
+    generation.tool_choice = {{"type", "function"},
+                              {"function", {{"name", named.required_string("name")}}}};
+  } else if (*call == "auto" || *call == "none") {
+    generation.tool_choice = *call;
+  } else {
+    fields.refuse("function_call", "must be \"auto\", \"none\" or an object with a name");
+  }
+}
+
+// What a chat cannot give: answers that are heard or seen.
+void check_modalities(const RequestFields& fields) {
+  if (fields.find("audio") != nullptr)
+    fields.refuse("audio", "cannot be written: this server answers in text only");
+  const Json* modalities = fields.array("modalities");
+  if (modalities == nullptr) return;
+  for (const Json& each : *modalities) {
+    if (each != "text")
+      fields.refuse("modalities", fmt::format("has {}, but this server answers in text only",
+                                              dump_json(each).substr(0, 80)));
+  }
+}
+
+// The prompt is what comes before, the answer what comes between.
+void read_suffix(const RequestFields& fields, const std::string& suffix, const Tokenizer& tokenizer,
+                 GenerationRequest& request) {
+  auto prompt = naming("suffix", [&] {
+    return infill_prompt(
+        tokenizer, {.prefix = fields.required_string("prompt"), .suffix = suffix, .begun = ""});
+  });
+  if (!prompt) fields.refuse("suffix", "is not supported: this model has no tokens for infilling");
+  request.prompts = {std::move(prompt->tokens)};
+  request.end_tokens = std::move(prompt->ends);
 }
 
 }  // namespace
@@ -144,6 +224,9 @@ OpenAiRequest read_chat_request(const Json& body) {
   if (const Json* tools = fields.array("tools")) generation.tools = *tools;
   if (const Json* choice = fields.find("tool_choice")) generation.tool_choice = *choice;
   generation.parallel_tool_calls = fields.boolean("parallel_tool_calls").value_or(true);
+  read_functions(fields, request);
+  check_modalities(fields);
+  generation.continues = read_continues(fields);
   generation.stream_arguments = request.stream;
   generation.thinking = naming("reasoning_effort", [&] { return read_thinking(body); });
   if (const Json* variables = fields.object("chat_template_kwargs"))
@@ -159,9 +242,10 @@ OpenAiRequest read_chat_request(const Json& body) {
 OpenAiRequest read_completion_request(const Json& body, const Tokenizer& tokenizer) {
   const RequestFields fields(body);
   OpenAiRequest request = read_common(fields);
-  request.generation.prompts = read_prompts(fields, tokenizer);
   if (const auto suffix = fields.string("suffix"); suffix && !suffix->empty())
-    fields.refuse("suffix", "is not supported: put the model's own infill tokens into the prompt");
+    read_suffix(fields, *suffix, tokenizer, request.generation);
+  else
+    request.generation.prompts = read_prompts(fields, tokenizer);
   if (fields.integer("best_of", 1).value_or(1) > request.generation.n)
     fields.refuse("best_of", "must not be larger than n");
   if (const Json* logprobs = fields.find("logprobs");

@@ -24,23 +24,58 @@ void add_members(Json& to, const Json& members) {
 // sent.
 class ResponsesAnswer final : public DialectAnswer {
  public:
-  ResponsesAnswer(ExchangePtr exchange, AnswerModel model, const ResponsesRequest& request)
+  ResponsesAnswer(ExchangePtr exchange, AnswerModel model, const ResponsesRequest& request,
+                  std::shared_ptr<ResponseStore> store, RequestMemoryPtr memory)
       : DialectAnswer(std::move(exchange), std::move(model)),
         stream_(request.stream),
+        background_(request.background),
+        encrypts_(request.encrypts),
+        previous_(request.previous),
+        store_(request.store ? std::move(store) : nullptr),
+        memory_(std::move(memory)),
+        input_(request.input_items),
         thought_as_summary_(request.thought_as_summary),
         echo_(request.echo),
         tools_(request.tools),
         id_("resp_" + random_id()),
         created_(std::time(nullptr)) {}
 
+  const std::string& id() const { return id_; }
+
+  // Before the request starts. Throws HttpError 503 for one that is of no use unless it is kept.
+  void store_begun() {
+    if (!store_ ||
+        store_->put(id_, response(first_status()), std::move(input_), previous_, memory_))
+      return;
+    store_ = nullptr;
+    if (!background_) return;
+    throw HttpError(503, "unavailable_error",
+                    "there is no memory left to keep a response that is asked for later")
+        .with_header("Retry-After", "30");
+  }
+
   void begin() override {
-    if (!stream_) return;
+    const char* status = first_status();
+    if (!stream_) {
+      if (background_) exchange_->respond({.body = dump_json(response(status))});
+      return;
+    }
     exchange_->begin_stream({});
-    emit("response.created", {{"response", response("in_progress")}});
-    emit("response.in_progress", {{"response", response("in_progress")}});
+    emit("response.created", {{"response", response(status)}});
+    if (background_) emit("response.queued", {{"response", response(status)}});
+    if (!background_) emit("response.in_progress", {{"response", response(status)}});
   }
 
  private:
+  const char* first_status() const { return background_ ? "queued" : "in_progress"; }
+  void keep(const Json& body) {
+    if (store_) store_->update(id_, body);
+  }
+  // A response that is asked for later has been answered already.
+  void finish_with(HttpResponse response) {
+    if (!background_) exchange_->respond(std::move(response));
+  }
+
   enum class Open { Nothing, Thought, Text, Call };
 
   void emit(std::string_view type, Json members) {
@@ -55,13 +90,13 @@ class ResponsesAnswer final : public DialectAnswer {
                  {"object", "response"},
                  {"created_at", created_},
                  {"status", status},
-                 {"background", false},
+                 {"background", background_},
                  {"error", error_},
                  {"incomplete_details", incomplete_},
                  {"model", model_.name},
                  {"output", output_},
-                 {"previous_response_id", nullptr},
-                 {"store", false},
+                 {"previous_response_id", previous_.empty() ? Json(nullptr) : Json(previous_)},
+                 {"store", store_ != nullptr},
                  {"truncation", "disabled"}};
     add_members(body, echo_);
     body["usage"] = usage_;
@@ -90,7 +125,7 @@ class ResponsesAnswer final : public DialectAnswer {
     return {{"type", "output_text"},
             {"text", text_},
             {"annotations", Json::array()},
-            {"logprobs", Json::array()}};
+            {"logprobs", logprobs_}};
   }
 
   std::string_view part_event(bool added) const {
@@ -106,6 +141,7 @@ class ResponsesAnswer final : public DialectAnswer {
     open_ = kind;
     item_ = std::move(item);
     text_.clear();
+    logprobs_ = Json::array();
     emit("response.output_item.added", {{"output_index", output_.size()}, {"item", item_}});
     if (kind == Open::Call) return;
     Json members = place();
@@ -125,7 +161,7 @@ class ResponsesAnswer final : public DialectAnswer {
     Json done = place();
     done["text"] = text_;
     if (open_ == Open::Text) {
-      done["logprobs"] = Json::array();
+      done["logprobs"] = logprobs_;
       emit("response.output_text.done", std::move(done));
     } else {
       emit(is_summary ? "response.reasoning_summary_text.done" : "response.reasoning_text.done",
@@ -134,6 +170,7 @@ class ResponsesAnswer final : public DialectAnswer {
     Json members = place();
     members["part"] = part();
     item_[is_summary ? "summary" : "content"] = Json::array({part()});
+    if (encrypts_ && open_ == Open::Thought) item_["encrypted_content"] = seal_thought(text_);
     emit(part_event(false), std::move(members));
   }
 
@@ -150,13 +187,39 @@ class ResponsesAnswer final : public DialectAnswer {
     text_ += delta;
     Json members = open_ == Open::Call ? item_place() : place();
     members["delta"] = delta;
-    if (open_ == Open::Text) members["logprobs"] = Json::array();
+    if (open_ == Open::Text) {
+      members["logprobs"] = take_logprobs(delta.size());
+      for (const Json& each : members["logprobs"]) logprobs_.push_back(each);
+    }
     emit(type, std::move(members));
+  }
+
+  // Those of the tokens that a text of so many bytes is of: markers before it have no text.
+  Json take_logprobs(std::size_t n_bytes) {
+    std::size_t first = tokens_.size(), n = 0;
+    while (first > 0 && n < n_bytes) n += tokens_[--first].token.bytes.size();
+    Json list = Json::array();
+    for (; first < tokens_.size(); ++first) {
+      Json token = candidate_json(tokens_[first].token);
+      token["top_logprobs"] = Json::array();
+      for (const TokenCandidate& each : tokens_[first].top)
+        token["top_logprobs"].push_back(candidate_json(each));
+      list.push_back(std::move(token));
+    }
+    tokens_.clear();
+    return list;
   }
 
   // ---- events
 
   using DialectAnswer::on;
+  void on(int, const GenerationStarted&) override {
+    if (!background_) return;
+    Json body = response("in_progress");
+    keep(body);
+    emit("response.in_progress", {{"response", std::move(body)}});
+  }
+  void on(int, const TokenEvent& event) override { tokens_.push_back(event); }
   void on(int, const ContentDelta& event) override {
     if (open_ != Open::Text) {
       open_item(Open::Text, {{"id", "msg_" + random_id()},
@@ -178,6 +241,7 @@ class ResponsesAnswer final : public DialectAnswer {
     add_delta(thought_as_summary_ ? "response.reasoning_summary_text.delta"
                                   : "response.reasoning_text.delta",
               event.text);
+    tokens_.clear();
   }
   void on(int, const ToolCallBegin& event) override {
     Json item = {{"id", "fc_" + random_id()}, {"type", "function_call"},
@@ -196,29 +260,38 @@ class ResponsesAnswer final : public DialectAnswer {
     close_item(event.complete ? "completed" : "incomplete");
   }
 
-  void fail_with(const HttpError& error) {
-    if (!stream_) return exchange_->respond(openai_error(error));
+  void fail_with(const HttpError& error, bool was_cancelled) {
     error_ = {{"code", "server_error"}, {"message", error.what()}};
-    emit("response.failed", {{"response", response("failed")}});
+    Json body = response(was_cancelled ? "cancelled" : "failed");
+    keep(body);
+    if (!stream_) return finish_with(openai_error(error));
+    emit("response.failed", {{"response", std::move(body)}});
     exchange_->finish();
   }
   void on(int, const GenerationEnded& event) override {
     AnswerTotals totals;
     totals.add(event, true);
     usage_ = responses_usage(totals);
-    if (const auto error = answer_error(event)) return fail_with(*error);
+    if (const auto error = answer_error(event))
+      return fail_with(*error, event.reason == FinishReason::Cancelled);
     const bool cut = event.reason == FinishReason::Length;
     const char* status = cut ? "incomplete" : "completed";
     close_item(status);
     if (cut) incomplete_ = {{"reason", "max_output_tokens"}};
     Json body = response(status);
     add_run_report(body, model_.facts, totals);
-    if (!stream_) return exchange_->respond({.body = dump_json(body)});
+    keep(body);
+    if (!stream_) return finish_with({.body = dump_json(body)});
     emit(cut ? "response.incomplete" : "response.completed", {{"response", std::move(body)}});
     exchange_->finish();
   }
 
-  const bool stream_, thought_as_summary_;
+  const bool stream_, background_, encrypts_;
+  const std::string previous_;
+  std::shared_ptr<ResponseStore> store_;  // null: the response is not kept
+  const RequestMemoryPtr memory_;
+  Json input_;
+  const bool thought_as_summary_;
   const Json echo_;
   const ResponsesTools tools_;
   const std::string id_;
@@ -227,7 +300,9 @@ class ResponsesAnswer final : public DialectAnswer {
   Json output_ = Json::array();  // items that are complete
   Open open_ = Open::Nothing;
   Json item_ = nullptr;
-  std::string text_;  // of the open item
+  std::string text_;                // of the open item
+  Json logprobs_ = Json::array();   // of the open text
+  std::vector<TokenEvent> tokens_;  // whose text has not come yet
   Json usage_ = nullptr;
   Json error_ = nullptr;
   Json incomplete_ = nullptr;
@@ -235,9 +310,15 @@ class ResponsesAnswer final : public DialectAnswer {
 
 }  // namespace
 
-std::unique_ptr<DialectAnswer> make_responses_answer(ExchangePtr exchange, AnswerModel model,
-                                                     const ResponsesRequest& request) {
-  return std::make_unique<ResponsesAnswer>(std::move(exchange), std::move(model), request);
+ResponsesAnswerParts make_responses_answer(ExchangePtr exchange, AnswerModel model,
+                                           const ResponsesRequest& request,
+                                           std::shared_ptr<ResponseStore> store,
+                                           RequestMemoryPtr memory) {
+  auto answer = std::make_unique<ResponsesAnswer>(std::move(exchange), std::move(model), request,
+                                                  std::move(store), std::move(memory));
+  answer->store_begun();
+  std::string id = answer->id();
+  return {std::move(id), std::move(answer)};
 }
 
 }  // namespace moeflux

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "server/dialects/base64.h"
 #include "server/dialects/request_fields.h"
 #include "server/dialects/responses/responses.h"
 #include "text/replies/reply_history.h"
@@ -15,6 +16,14 @@ namespace {
 
 // What clients call the namespace of functions that are in none.
 constexpr std::string_view kNoSpace = "functions";
+
+// Thoughts as clients give them back unread. Nothing is encrypted: they are the client's own.
+constexpr std::string_view kSealed = "moeflux:";
+
+std::string read_sealed_thought(const std::string& text) {
+  const auto bytes = from_base64(text);
+  return bytes && bytes->starts_with(kSealed) ? bytes->substr(kSealed.size()) : "";
+}
 
 class ToolReader {
  public:
@@ -89,7 +98,9 @@ ResponsesTools read_tool_list(const RequestFields& fields, const Json& allowed) 
 // are in the form of text/replies/reply_history.h.
 class InputReader {
  public:
-  InputReader(const std::string& instructions, const ResponsesTools& tools) : tools_(tools) {
+  InputReader(const std::string& instructions, const ResponsesTools& tools,
+              const ResponseStore& store)
+      : tools_(tools), store_(store) {
     if (!instructions.empty()) add({{"role", "system"}, {"content", instructions}});
   }
 
@@ -106,7 +117,7 @@ class InputReader {
     else if (type == "reasoning")
       read_reasoning(fields);
     else if (type == "item_reference")
-      fields.refuse("type", "is item_reference, but this server keeps no items: send them whole");
+      read_reference(fields, where);
     else
       fields.refuse("type",
                     fmt::format("is \"{}\", which this server does not read; there are "
@@ -133,6 +144,16 @@ class InputReader {
       messages_.push_back(std::move(turn_));
     }
     turn_ = Json::object();
+  }
+
+  void read_reference(const RequestFields& fields, const std::string& where) {
+    const std::string id = fields.required_string("id");
+    const auto item = store_.item(id);
+    if (!item || item->value("type", "") == "item_reference") {
+      fields.refuse("id", fmt::format("is \"{}\", but no item with this id is kept; send it whole",
+                                      id.substr(0, 80)));
+    }
+    read(*item, where);
   }
 
   static Json read_content(const RequestFields& fields, const char* name,
@@ -183,31 +204,41 @@ class InputReader {
     return text;
   }
 
-  // The thought itself where it is given, else its summary. What is encrypted was not by us.
+  // The thought itself where it is given, else what we gave for it, else its summary.
   void read_reasoning(const RequestFields& fields) {
     if (turn_.contains("content") || turn_.contains("tool_calls")) end_turn();
     std::string thought = joined_text(fields, "content");
+    if (thought.empty())
+      thought = read_sealed_thought(fields.string("encrypted_content").value_or(""));
     if (thought.empty()) thought = joined_text(fields, "summary");
     if (!thought.empty()) turn_["reasoning_content"] = thought;
   }
 
   const ResponsesTools& tools_;
+  const ResponseStore& store_;
   Json messages_ = Json::array();
   Json turn_ = Json::object();  // what the model wrote, so far
 };
 
 // `input` is a string or a list of items: messages, calls of functions and their results, thoughts.
-// `instructions` ("": none) come first.
-Json read_input(const Json& input, const std::string& instructions, const ResponsesTools& tools) {
-  InputReader reader(instructions, tools);
-  if (input.is_string()) {
-    reader.read({{"role", "user"}, {"content", input}}, "input");
-  } else if (input.is_array() && !input.empty()) {
-    for (std::size_t i = 0; i < input.size(); ++i)
-      reader.read(input[i], fmt::format("input[{}]", i));
-  } else {
+Json items_of(const RequestFields& fields, bool may_be_missing) {
+  const Json* input = fields.find("input");
+  if (input == nullptr && may_be_missing) return Json::array();
+  if (input == nullptr) fields.refuse("input", "is missing");
+  if (input->is_string())
+    return Json::array({{{"type", "message"}, {"role", "user"}, {"content", *input}}});
+  if (!input->is_array() || (input->empty() && !may_be_missing))
     throw bad_request("input must be a text or a list of items", "input");
-  }
+  return *input;
+}
+
+// What came before, `instructions` ("": none) before all.
+Json read_input(const Json& earlier, const Json& items, const std::string& instructions,
+                const ResponsesTools& tools, const ResponseStore& store) {
+  InputReader reader(instructions, tools, store);
+  for (std::size_t i = 0; i < earlier.size(); ++i)
+    reader.read(earlier[i], fmt::format("previous_response_id.items[{}]", i));
+  for (std::size_t i = 0; i < items.size(); ++i) reader.read(items[i], fmt::format("input[{}]", i));
   Json messages = reader.finish();
   if (messages.empty()) throw bad_request("input has no message", "input");
   return messages;
@@ -215,14 +246,77 @@ Json read_input(const Json& input, const std::string& instructions, const Respon
 
 // ---- the other fields
 
-void refuse_state(const RequestFields& fields) {
-  for (const char* name : {"previous_response_id", "conversation", "prompt"}) {
+void read_state(const RequestFields& fields, ResponsesRequest& request) {
+  for (const char* name : {"conversation", "prompt"}) {
     if (fields.find(name) != nullptr) {
-      fields.refuse(name, "is not supported: this server keeps no responses; send the whole input");
+      fields.refuse(name,
+                    "is not supported: go on with previous_response_id, or send the whole "
+                    "input");
     }
   }
-  if (fields.boolean("background").value_or(false))
-    fields.refuse("background", "is not supported: this server keeps no responses");
+  request.previous = fields.string("previous_response_id").value_or("");
+  request.store = fields.boolean("store").value_or(true);
+  request.background = fields.boolean("background").value_or(false);
+  if (request.background && !request.store)
+    fields.refuse("background", "needs store: the response is asked for later");
+}
+
+Json earlier_items(const RequestFields& fields, const std::string& previous,
+                   const ResponseStore& store) {
+  if (previous.empty()) return Json::array();
+  const auto response = store.find(previous);
+  if (response && !has_ended(*response)) {
+    fields.refuse("previous_response_id",
+                  fmt::format("is \"{}\", which is still being written", previous.substr(0, 80)));
+  }
+  auto items = store.conversation(previous);
+  if (!items) {
+    throw bad_request(fmt::format("previous_response_id is \"{}\", which is not kept here (any "
+                                  "more); send the whole input",
+                                  previous.substr(0, 80)),
+                      "previous_response_id")
+        .with_code("previous_response_not_found");
+  }
+  return std::move(*items);
+}
+
+// Items have ids, by which clients may refer to them.
+Json with_ids(Json items) {
+  for (Json& item : items) {
+    if (!item.is_object()) continue;
+    if (item.contains("role") && item.contains("content") && item["content"].is_string()) {
+      const char* part = item["role"] == "assistant" ? "output_text" : "input_text";
+      item["content"] = Json::array({{{"type", part}, {"text", item["content"]}}});
+    }
+    if (item.contains("id")) continue;
+    const std::string type = item.value("type", Json("message")) == "message" ? "msg_" : "item_";
+    item["id"] = type + random_id();
+    if (!item.contains("type")) item["type"] = "message";
+  }
+  return items;
+}
+
+// What a response may have besides. What belongs to tools that are not here never occurs.
+void read_include(const RequestFields& fields, ResponsesRequest& request) {
+  const auto top = fields.integer("top_logprobs", 0, kMaxTopLogprobs);
+  const Json* include = fields.array("include");
+  if (include == nullptr) return;
+  static const std::set<std::string> kNeverOccurs{"file_search_call.results",
+                                                  "web_search_call.results",
+                                                  "web_search_call.action.sources",
+                                                  "message.input_image.image_url",
+                                                  "computer_call_output.output.image_url",
+                                                  "code_interpreter_call.outputs"};
+  for (const Json& each : *include) {
+    const std::string name = each.is_string() ? each.get<std::string>() : dump_json(each);
+    if (name == "reasoning.encrypted_content")
+      request.encrypts = true;
+    else if (name == "message.output_text.logprobs")
+      request.generation.top_logprobs = static_cast<int>(top.value_or(0));
+    else if (!kNeverOccurs.contains(name))
+      fields.refuse_value("include", name,
+                          "reasoning.encrypted_content or message.output_text.logprobs");
+  }
 }
 
 // {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "f"}]} is a
@@ -291,6 +385,10 @@ Json echo_of(const RequestFields& fields) {
 
 }  // namespace
 
+std::string seal_thought(const std::string& thought) {
+  return to_base64(std::string(kSealed) + thought);
+}
+
 std::string ResponsesTools::shown(const std::string& space, const std::string& name) const {
   if (space.empty() || space == kNoSpace) return name;
   for (const auto& [shown, original] : names) {
@@ -299,24 +397,28 @@ std::string ResponsesTools::shown(const std::string& space, const std::string& n
   return name;
 }
 
-ResponsesRequest read_responses_request(const Json& body) {
+ResponsesRequest read_responses_request(const Json& body, const ResponseStore& store) {
   const RequestFields fields(body);
-  refuse_state(fields);
   ResponsesRequest request;
+  read_state(fields, request);
+  read_include(fields, request);
   request.echo = echo_of(fields);
   request.stream = fields.boolean("stream").value_or(false);
-  fields.boolean("store");  // either is fine: nothing is stored, and the response says so
   if (const auto reasoning = fields.inner("reasoning")) {
     request.thought_as_summary = reasoning->string("summary").value_or("") != "" ||
                                  reasoning->string("generate_summary").has_value();
   }
   GenerationRequest& generation = request.generation;
-  const Json* input = fields.find("input");
-  if (input == nullptr) fields.refuse("input", "is missing");
   request.tools = read_choice(fields, generation);
+  const Json earlier = earlier_items(fields, request.previous, store);
+  Json items = items_of(fields, /*may_be_missing=*/!request.previous.empty());
   generation.messages =
-      read_input(*input, fields.string("instructions").value_or(""), request.tools);
+      read_input(earlier, items, fields.string("instructions").value_or(""), request.tools, store);
+  if (request.store) request.input_items = with_ids(std::move(items));
   generation.messages_field = "input";
+  generation.continues = read_continues(fields);
+  generation.stop = read_stop(fields);
+  generation.stop_in_thoughts = fields.boolean("stop_in_thoughts").value_or(false);
   generation.parallel_tool_calls = fields.boolean("parallel_tool_calls").value_or(true);
   generation.stream_arguments = request.stream;
   generation.thinking = naming("reasoning", [&] { return read_thinking(body); });

@@ -1,5 +1,5 @@
 // OpenAI's /v1/responses: bodies as requests to the model, and answers as a stream of events that
-// build the response up, or the response at the end. The server keeps no responses.
+// build the response up, or the response at the end. Responses are kept for a while (store.h).
 #pragma once
 
 #include <map>
@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "server/dialects/answer.h"
+#include "server/dialects/responses/store.h"
 #include "server/service/generation.h"
 
 namespace moeflux {
@@ -29,6 +30,11 @@ struct ResponsesRequest {
   GenerationRequest generation;
   ResponsesTools tools;
   bool stream = false;
+  bool store = true;                 // keep the response
+  bool background = false;           // answer at once; the client asks for the response later
+  bool encrypts = false;             // thoughts also as a text that clients give back unread
+  std::string previous = {};         // the response that this one goes on from
+  Json input_items = Json::array();  // the input as items, each with an id
   // The client asked for a summary of the thought. There is none: it gets the thought in its place,
   // because that is what it shows.
   bool thought_as_summary = false;
@@ -36,11 +42,24 @@ struct ResponsesRequest {
   Json echo = Json::object();
 };
 
-// Unknown fields and tools of other types than function are ignored. Unknown values, and fields
-// that need a server which keeps responses, throw HttpError 400 with their name.
-ResponsesRequest read_responses_request(const Json& body);
+// Unknown fields and tools of other types than function are ignored. Unknown values throw HttpError
+// 400 with their name, and so do responses and items that `store` does not have.
+ResponsesRequest read_responses_request(const Json& body, const ResponseStore& store);
 
-std::unique_ptr<DialectAnswer> make_responses_answer(ExchangePtr exchange, AnswerModel model,
-                                                     const ResponsesRequest& request);
+// A thought as text for clients that give it back unread.
+std::string seal_thought(const std::string& thought);
+
+// With the id of the response, which the store knows it by if it is kept.
+struct ResponsesAnswerParts {
+  std::string id;
+  std::unique_ptr<DialectAnswer> answer;
+};
+ResponsesAnswerParts make_responses_answer(ExchangePtr exchange, AnswerModel model,
+                                           const ResponsesRequest& request,
+                                           std::shared_ptr<ResponseStore> store,
+                                           RequestMemoryPtr memory);
+
+// /v1/responses and all below it, also without /v1.
+void add_responses_routes(ServerApp& app);
 
 }  // namespace moeflux

@@ -242,11 +242,29 @@ TEST(AnthropicMessagesTest, RefusalsNameTheBlock) {
   EXPECT_EQ(messages_refusal(R"({"messages": [{"role": "assistant", "content": [
               {"type": "tool_use", "id": "a", "name": "f", "input": "x"}]}]})"),
             "messages.0.content.0.input must be an object");
-  EXPECT_EQ(messages_refusal(R"({"messages": [{"role": "user", "content": "a"},
-                                     {"role": "assistant", "content": "I"}]})"),
-            "messages must end with a user's: an answer cannot be begun for the model");
   EXPECT_EQ(messages_refusal(R"({"system": 5, "messages": [{"role": "user", "content": "a"}]})"),
             "system must be a string or a list of blocks");
+}
+
+// The official clients' tool runners look for this code and then send everything.
+TEST(AnthropicRequestTest, AThreadIsRefusedByItsCode) {
+  try {
+    read(R"({"thread": {"type": "continue", "previous_message_id": "msg_1"}, "messages": []})");
+    FAIL() << "accepted";
+  } catch (const HttpError& error) {
+    EXPECT_EQ(error.status(), 400);
+    EXPECT_EQ(error.code(), "thread_unsupported_request");
+    EXPECT_EQ(error.param(), "thread");
+  }
+}
+
+TEST(AnthropicRequestTest, AnAnswerMayBeBegun) {
+  EXPECT_EQ(read("{}").generation.continues, std::nullopt);
+  EXPECT_EQ(read(R"({"continue_final_message": false})").generation.continues, false);
+  EXPECT_EQ(read(R"({"continue_final_message": true})").generation.continues, true);
+  EXPECT_EQ(read(R"({"add_generation_prompt": true})").generation.continues, false);
+  EXPECT_EQ(refusal(R"({"add_generation_prompt": true, "continue_final_message": true})"),
+            "continue_final_message and add_generation_prompt exclude each other");
 }
 
 }  // namespace

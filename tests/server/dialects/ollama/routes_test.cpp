@@ -228,7 +228,7 @@ TEST_F(OllamaTest, ErrorsAreOneString) {
   const ClientResponse role = server_.post("/api/chat", body);
   EXPECT_EQ(role.status, 400);
   EXPECT_NE(role.json().at("error").get<std::string>().find("robot"), std::string::npos);
-  for (const char* path : {"/api/embed", "/api/embeddings", "/api/pull", "/api/blobs/sha256:12"}) {
+  for (const char* path : {"/api/pull", "/api/blobs/sha256:12"}) {
     const ClientResponse refused = server_.post(path, {{"model", "demo"}, {"input", "x"}});
     EXPECT_EQ(refused.status, 501) << path;
     EXPECT_TRUE(refused.json().at("error").is_string()) << path;

@@ -120,20 +120,19 @@ TEST_F(ResponsesTest, OneResponse) {
   body["metadata"] = {{"a", "b"}};
   const ClientResponse response = server_.post("/v1/responses", body);
   ASSERT_EQ(response.status, 200) << response.body;
-  EXPECT_EQ(
-      masked(response.body),
-      R"({"id":"resp_ID","object":"response","created_at":TIME,"status":"completed",)"
-      R"("background":false,"error":null,"incomplete_details":null,"model":"demo",)"
-      R"("output":[{"id":"msg_ID","type":"message","status":"completed","role":"assistant",)"
-      R"("content":[{"type":"output_text","text":"12 + 30 = 42","annotations":[],)"
-      R"("logprobs":[]}]}],"previous_response_id":null,"store":false,"truncation":"disabled",)"
-      R"("instructions":null,"max_output_tokens":null,"parallel_tool_calls":true,)"
-      R"("reasoning":{"effort":"none","summary":null},"temperature":0,)"
-      R"("text":{"format":{"type":"text"}},"tool_choice":"auto","tools":[],"top_p":)" +
-          Json(server_.service().default_sampling().top_p).dump() +
-          R"(,"user":null,"metadata":{"a":"b"},"usage":{"input_tokens":24,)"
-          R"("input_tokens_details":{"cached_tokens":0},"output_tokens":10,)"
-          R"("output_tokens_details":{"reasoning_tokens":0},"total_tokens":34}})");
+  EXPECT_EQ(masked(response.body),
+            R"({"id":"resp_ID","object":"response","created_at":TIME,"status":"completed",)"
+            R"("background":false,"error":null,"incomplete_details":null,"model":"demo",)"
+            R"("output":[{"id":"msg_ID","type":"message","status":"completed","role":"assistant",)"
+            R"("content":[{"type":"output_text","text":"12 + 30 = 42","annotations":[],)"
+            R"("logprobs":[]}]}],"previous_response_id":null,"store":true,"truncation":"disabled",)"
+            R"("instructions":null,"max_output_tokens":null,"parallel_tool_calls":true,)"
+            R"("reasoning":{"effort":"none","summary":null},"temperature":0,)"
+            R"("text":{"format":{"type":"text"}},"tool_choice":"auto","tools":[],"top_p":)" +
+                Json(server_.service().default_sampling().top_p).dump() +
+                R"(,"user":null,"metadata":{"a":"b"},"usage":{"input_tokens":24,)"
+                R"("input_tokens_details":{"cached_tokens":0},"output_tokens":10,)"
+                R"("output_tokens_details":{"reasoning_tokens":0},"total_tokens":34}})");
 }
 
 TEST_F(ResponsesTest, ThoughtsAreItems) {
@@ -251,9 +250,9 @@ TEST_F(ResponsesTest, Errors) {
   const ClientResponse response = server_.post("/v1/responses", body);
   EXPECT_EQ(response.status, 400);
   EXPECT_EQ(response.body,
-            R"({"error":{"message":"previous_response_id is not supported: this server keeps no )"
-            R"(responses; send the whole input","type":"invalid_request_error",)"
-            R"("param":"previous_response_id","code":null}})");
+            R"({"error":{"message":"previous_response_id is \"resp_1\", which is not kept here )"
+            R"((any more); send the whole input","type":"invalid_request_error",)"
+            R"("param":"previous_response_id","code":"previous_response_not_found"}})");
   std::string text;
   for (int i = 0; i < 600; ++i) text += "frog ";
   body = ask(text);

@@ -7,11 +7,12 @@ namespace moeflux::test {
 namespace {
 
 ResponsesRequest read(const char* text) {
-  return read_responses_request(parse_json(text, "test"));
+  return read_responses_request(parse_json(text, "test"), ResponseStore());
 }
 
 Json messages_of(const char* input) {
-  return read_responses_request({{"input", parse_json(input, "test")}}).generation.messages;
+  return read_responses_request({{"input", parse_json(input, "test")}}, ResponseStore())
+      .generation.messages;
 }
 
 // The name of the field that a body is refused for; "" when it is not.
@@ -124,7 +125,7 @@ TEST(ResponsesRequestTest, FormatsOfText) {
   using Kind = OutputFormat::Kind;
   const auto format = [](const char* text) {
     return read_responses_request(
-               {{"input", "hi"}, {"text", {{"format", parse_json(text, "test")}}}})
+               {{"input", "hi"}, {"text", {{"format", parse_json(text, "test")}}}}, ResponseStore())
         .generation.output;
   };
   EXPECT_EQ(format(R"({"type": "text"})").kind, Kind::Text);
@@ -144,8 +145,7 @@ TEST(ResponsesRequestTest, WhatCannotBeUsedIsRefusedByName) {
   EXPECT_EQ(refused_param(R"({"input": [{"role": "user", "content": 5}]})"), "input[0].content");
   EXPECT_EQ(refused_param(R"({"input": [{"role": "robot", "content": ""}]})"), "input[0].role");
   EXPECT_EQ(refused_param(R"({"input": [{"type": "reasoning", "summary": []}]})"), "input");
-  EXPECT_EQ(refused_param(R"({"input": [{"type": "item_reference", "id": "x"}]})"),
-            "input[0].type");
+  EXPECT_EQ(refused_param(R"({"input": [{"type": "item_reference", "id": "x"}]})"), "input[0].id");
   EXPECT_EQ(refused_param(R"({"input": [{"type": "function_call", "name": "f"}]})"),
             "input[0].call_id");
   EXPECT_EQ(refused_param(R"({"input": [{"type": "function_call_output", "call_id": "f"}]})"),
@@ -155,7 +155,8 @@ TEST(ResponsesRequestTest, WhatCannotBeUsedIsRefusedByName) {
   EXPECT_EQ(refused_param(R"({"input": "x", "previous_response_id": "resp_1"})"),
             "previous_response_id");
   EXPECT_EQ(refused_param(R"({"input": "x", "conversation": "c"})"), "conversation");
-  EXPECT_EQ(refused_param(R"({"input": "x", "background": true})"), "background");
+  EXPECT_EQ(refused_param(R"({"input": "x", "background": true, "store": false})"), "background");
+  EXPECT_EQ(refused_param(R"({"input": "x", "include": ["everything"]})"), "include");
   EXPECT_EQ(refused_param(R"({"input": "x", "max_output_tokens": 0})"), "max_output_tokens");
   EXPECT_EQ(refused_param(R"({"input": "x", "reasoning": {"effort": "huge"}})"), "reasoning");
   EXPECT_EQ(refused_param(R"({"input": "x", "text": {"format": {"type": "xml"}}})"),
