@@ -2,6 +2,8 @@
 
 #include <random>
 
+#include "server/dialects/schema_report.h"
+
 namespace moeflux {
 
 AnswerModel model_of(const ModelRequest& request) {
@@ -10,10 +12,17 @@ AnswerModel model_of(const ModelRequest& request) {
 
 void start_answer(const ModelRequest& request, const GenerationRequest& generation,
                   std::shared_ptr<DialectAnswer> answer) {
+  const auto report = std::make_shared<SchemaReport>(request.exchange);
   const auto running = request.model.service->start(
       generation,
-      [answer](int choice, const GenerationEvent& event) { answer->take(choice, event); },
-      [&] { answer->begin(); });
+      [answer, report](int choice, const GenerationEvent& event) {
+        report->take(choice, event);
+        answer->take(choice, event);
+      },
+      [&] {
+        report->begin(*request.model.service, generation);
+        answer->begin();
+      });
   running->keep(request.model.held);
   request.exchange->on_gone([running] { running->cancel(); });
 }
