@@ -5,11 +5,11 @@
 
 #include <gtest/gtest.h>
 
-#include "support/expect_error.h"
+#include "base/error.h"
+#include "support/random.h"
 #include "text/grammar/byte_automaton.h"
-#include "text/grammar/grammar_support.h"
+#include "text/grammar/json_schema.h"
 #include "text/grammar/schema_check.h"
-#include "text/grammar/vocabulary_support.h"
 
 namespace moeflux {
 namespace {
