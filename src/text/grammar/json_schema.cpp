@@ -80,9 +80,11 @@ std::optional<ExprId> SchemaCompiler::separate_alternatives(const Json& schema,
   for (const char* keyword : {"anyOf", "oneOf"}) {
     if (!schema.contains(keyword) || !only_has(schema, keyword)) continue;
     const Json& parts = schema[keyword];
+    std::vector<std::vector<SchemaBranch>> each;
     for (std::size_t i = 0; i < parts.size() && keyword == std::string_view("oneOf"); ++i) {
+      each.push_back(branches_.of(parts[i], place / keyword / std::to_string(i)));
       for (std::size_t j = 0; j < i; ++j) {
-        if (!branches_.are_disjoint(parts[i], parts[j], place / keyword)) return std::nullopt;
+        if (!branches_.are_disjoint(each[i], each[j])) return std::nullopt;
       }
     }
     std::vector<ExprId> ways;

@@ -48,8 +48,10 @@ class SchemaBranches {
   // out and noted. Throws BadInput for references in a circle, LimitExceeded.
   std::vector<SchemaBranch> of(const Json& schema, const SchemaPlace& place);
 
-  // Do two schemas exclude each other? False when that cannot be told.
-  bool are_disjoint(const Json& a, const Json& b, const SchemaPlace& place);
+  // Do schemas of these branches exclude each other? False when that cannot be told.
+  bool are_disjoint(const std::vector<SchemaBranch>& a, const std::vector<SchemaBranch>& b) {
+    return joined(a, b).empty();
+  }
 
   // What a branch says of the member `name`; false when it may not be there. Nothing when the
   // branch does not speak of it.
@@ -80,7 +82,7 @@ class SchemaBranches {
   Branches conditional(const Json& own, const SchemaPlace& place);
   void join_dependencies(Branches& out, const Json& own, const SchemaPlace& place);
   void apply_unevaluated(Branches& out, const Json& own);
-  std::optional<Json> merged(const Json& a, const Json& b);
+  std::optional<Json> merged(const Json& a, const Json& b);  // (schema_merge.cpp)
   bool is_empty(const Json& flat);
 
   const SchemaDocument& document_;
@@ -91,6 +93,9 @@ class SchemaBranches {
   std::size_t work_ = 0;
   int depth_ = 0, emptiness_depth_ = 0;
 };
+
+// Says one more thing in a branch, unless it is said already.
+void put_beside(Json& flat, const Json& part);
 
 // Parts of a branch: the members of its allOf with one of the keywords, and the branch itself when
 // it has one.
