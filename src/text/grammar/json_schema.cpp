@@ -97,7 +97,7 @@ std::optional<ExprId> SchemaCompiler::separate_alternatives(const Json& schema,
 }
 
 ExprId SchemaCompiler::of_branch(const Json& flat, const SchemaPlace& place) {
-  if (flat.contains("enum")) return listed(flat, place);
+  if (flat.contains("enum")) return listed(flat);
   JsonTypes types = all_types();
   if (flat.contains("type")) {
     types = types_of(flat);
@@ -117,15 +117,14 @@ ExprId SchemaCompiler::of_branch(const Json& flat, const SchemaPlace& place) {
   return ways.empty() ? grammar_.nothing() : grammar_.choice(std::move(ways));
 }
 
-bool SchemaCompiler::accepts(const Json& flat, const Json& value, const SchemaPlace& place) {
-  (void)place;
+bool SchemaCompiler::accepts(const Json& flat, const Json& value) {
   return !SchemaCheck(document_).violation(flat, value).has_value();
 }
 
-ExprId SchemaCompiler::listed(const Json& flat, const SchemaPlace& place) {
+ExprId SchemaCompiler::listed(const Json& flat) {
   std::vector<ExprId> ways;
   for (const Json& value : flat["enum"]) {
-    if (accepts(flat, value, place)) ways.push_back(pieces_.value(value));
+    if (accepts(flat, value)) ways.push_back(pieces_.value(value));
   }
   return ways.empty() ? grammar_.nothing() : grammar_.choice(std::move(ways));
 }

@@ -63,7 +63,7 @@ ExprId SchemaCompiler::array(const Json& flat, const SchemaPlace& place) {
   }
   if (flat.value("uniqueItems", false) && n.max > 1) {
     if (const auto values = rest && fixed.empty() ? listed_values(*rest, place) : std::nullopt) {
-      if (auto way = unique_items(*values, n, place)) return *way;
+      if (auto way = unique_items(*values, n)) return *way;
     }
     branches_.note(place / "uniqueItems");
   }
@@ -123,16 +123,14 @@ std::optional<std::vector<Json>> SchemaCompiler::listed_values(const Json& schem
     for (const Json& value : values) {
       const bool known = std::any_of(out.begin(), out.end(),
                                      [&](const Json& v) { return equal_values(v, value); });
-      if (!known && accepts(branch.flat, value, place)) out.push_back(value);
+      if (!known && accepts(branch.flat, value)) out.push_back(value);
     }
   }
   return out;
 }
 
 // Each value once at most: which of them were written is the state.
-std::optional<ExprId> SchemaCompiler::unique_items(const std::vector<Json>& values, Counts n,
-                                                   const SchemaPlace& place) {
-  (void)place;
+std::optional<ExprId> SchemaCompiler::unique_items(const std::vector<Json>& values, Counts n) {
   if (values.size() > kMaxUnique) return std::nullopt;
   const std::size_t n_sets = std::size_t{1} << values.size();
   std::vector<RuleId> rules;

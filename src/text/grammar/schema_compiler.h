@@ -39,9 +39,9 @@ class SchemaCompiler {
   ExprId body(const Json& schema, const SchemaPlace& place);
   std::optional<ExprId> separate_alternatives(const Json& schema, const SchemaPlace& place);
   ExprId of_branch(const Json& flat, const SchemaPlace& place);
-  ExprId listed(const Json& flat, const SchemaPlace& place);
+  ExprId listed(const Json& flat);
   ExprId of_type(JsonType type, const Json& flat, const SchemaPlace& place);
-  bool accepts(const Json& flat, const Json& value, const SchemaPlace& place);
+  bool accepts(const Json& flat, const Json& value);
   Counts counts(const Json& flat, const char* min, const char* max, const SchemaPlace& place);
 
   // schema_scalars.cpp
@@ -59,8 +59,7 @@ class SchemaCompiler {
   ExprId plain_array(const std::vector<ExprId>& fixed, std::optional<ExprId> rest, Counts n);
   ExprId items_after(const std::vector<ExprId>& fixed, std::size_t at, std::optional<ExprId> rest,
                      Counts n);
-  std::optional<ExprId> unique_items(const std::vector<Json>& values, Counts n,
-                                     const SchemaPlace& place);
+  std::optional<ExprId> unique_items(const std::vector<Json>& values, Counts n);
   std::optional<ExprId> containing_array(const std::vector<Json>& fixed,
                                          const std::optional<Json>& rest, Counts n,
                                          const Json& contains, const SchemaPlace& place);

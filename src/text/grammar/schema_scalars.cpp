@@ -156,7 +156,7 @@ LanguageId SchemaCompiler::texts_of_names(const Json& schema, const SchemaPlace&
     if (branch.flat.contains("type") && !types_of(branch.flat).contains(JsonType::String)) continue;
     if (branch.flat.contains("enum")) {
       for (const Json& value : branch.flat["enum"]) {
-        if (value.is_string() && accepts(branch.flat, value, place))
+        if (value.is_string() && accepts(branch.flat, value))
           ways.push_back(l.text(value.get_ref<const std::string&>()));
       }
     } else {
@@ -173,8 +173,7 @@ std::optional<std::vector<std::string>> SchemaCompiler::listed_names(const Json&
     if (branch.flat.contains("type") && !types_of(branch.flat).contains(JsonType::String)) continue;
     if (!branch.flat.contains("enum")) return std::nullopt;
     for (const Json& value : branch.flat["enum"]) {
-      if (value.is_string() && accepts(branch.flat, value, place))
-        out.push_back(value.get<std::string>());
+      if (value.is_string() && accepts(branch.flat, value)) out.push_back(value.get<std::string>());
     }
   }
   return out;
