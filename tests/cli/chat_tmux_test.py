@@ -29,12 +29,12 @@ CALCULATOR = [{
 class Terminal:
     """One terminal with one run of the chat in it."""
 
-    def __init__(self, program, home, *arguments):
+    def __init__(self, program, home, *arguments, columns=100, variables=None):
         self.socket = tempfile.mktemp(prefix="tmux-", dir=home)
         command = " ".join(shlex.quote(part) for part in (program, "chat", *arguments))
-        environment = {"XDG_STATE_HOME": f"{home}/state", "XDG_CACHE_HOME": f"{home}/cache"}
+        environment = {"XDG_STATE_HOME": f"{home}/state", "XDG_CACHE_HOME": f"{home}/cache", **(variables or {})}
         words = " ".join(f"{name}={shlex.quote(value)}" for name, value in environment.items())
-        self.tmux("-f", "/dev/null", "new-session", "-d", "-x", "100", "-y", "50",
+        self.tmux("-f", "/dev/null", "new-session", "-d", "-x", str(columns), "-y", "50",
                   f"env -u NO_COLOR {words} {command}; echo exit code $?; sleep 600")
 
     def tmux(self, *arguments):
@@ -175,6 +175,79 @@ def interrupt_stops_the_answer(start, home):
     chat.wait("taken back: Tell me a short story about a frog.")
 
 
+def keys_and_interrupts_leave_no_debris(start, home):
+    chat = start("--no-think", *no_end(start.model), columns=60)
+    chat.wait_for_prompt(1)
+    chat.type("Tell me a short story about a frog.")
+    chat.wait_until("an answer", lambda screen: len(screen.strip()) > 400)
+    chat.type("@@later@@", enter=False)
+    time.sleep(0.3)
+    chat.keys("C-c")  # drops what was typed, as everywhere
+    screen = chat.wait("[stopped]", "tok/s, first after")
+    assert "^C" not in screen and "@@" not in screen, screen
+    assert re.search(r"tok/s, first after [0-9.]+ s,\nprompt", screen), screen  # broken between its parts
+    chat.wait_for_prompt(2)
+    time.sleep(1.6)
+    chat.type("/quit")
+    chat.wait("exit code 0")
+    # A second one ends the program, and the terminal shows keys again.
+    chat = start("--no-think", *no_end(start.model))
+    chat.wait_for_prompt(1)
+    chat.type("Tell me a short story about a frog.")
+    chat.wait_until("an answer", lambda screen: len(screen.strip()) > 400)
+    chat.keys("C-c")
+    time.sleep(0.05)  # two at once are one signal
+    chat.keys("C-c")
+    chat.wait("exit code 130")
+    chat.type("seen again", enter=False)
+    chat.wait("seen again")
+
+
+def files_and_the_editor(start, home):
+    note = pathlib.Path(home, "a note.txt")
+    note.write_text("What is 12 + 30?\n", encoding="utf-8")
+    editor = pathlib.Path(home, "editor.sh")
+    editor.write_text("#!/bin/sh\nprintf ' + 6?' >> \"$2\"\n", encoding="utf-8")
+    editor.chmod(0o755)
+    chat = start("--no-think", variables={"VISUAL": f"{editor} --wait"})
+    chat.wait_for_prompt(1)
+    chat.type(f"/attach {home}/none.txt")
+    chat.wait("error:", "none.txt")
+    chat.type(f'/attach "{note}"')
+    chat.wait("a note.txt, 17 B, goes with the next message")
+    chat.type("Answer it.")
+    chat.wait("tok/s")
+    expect(messages(home)[0]["content"], "File a note.txt:\n```\nWhat is 12 + 30?\n```\n\nAnswer it.")
+    chat.type("/edit What is 5")
+    chat.wait(">>> What is 5 + 6?", "5 + 6 = 11")
+    expect(messages(home)[2]["content"], "What is 5 + 6?")
+
+
+def models_change_and_sessions_are_found(start, home):
+    other = pathlib.Path(home, "other")
+    other.symlink_to(start.model)
+    chat = start("--no-think")
+    chat.wait_for_prompt(1)
+    chat.type("What is 12 + 30?")
+    chat.wait("12 + 30 = 42")
+    chat.type("/model nothing-here")
+    chat.wait("error:", "nothing-here")
+    chat.type(f"/model {other}")
+    chat.wait(f"{other}, context")
+    chat.type("/clear")
+    chat.wait("a new conversation")
+    chat.type("What is the capital of Japan?")
+    chat.wait("The capital of Japan is Tokyo.")
+    chat.type("/load 42")
+    chat.wait("2 messages")
+    chat.type("/sessions tokyo")
+    chat.wait("What is the capital of Japan?")
+    chat.type("/quit")
+    chat.wait("exit code 0")
+    again = start("--resume", "japan tokyo")
+    again.wait("The capital of Japan is Tokyo.")
+
+
 def interrupt_at_the_prompt(start, home):
     chat = start()
     chat.wait_for_prompt(1)
@@ -313,6 +386,13 @@ def a_server_answers(start, home):
         chat.type("y")
         chat.wait("The result is 579.")
         chat.wait_for_prompt(4)
+        chat.type("/model")
+        chat.wait("* demo")
+        chat.type("/model dema")
+        chat.wait("has no model dema, did you mean demo?")
+        chat.type("/model demo")
+        chat.wait("demo, context 1024 tokens")
+        chat.wait_until("a prompt", lambda screen: screen.rstrip().endswith(">>>"))
         chat.keys("C-d")
         chat.wait("exit code 0")
         expect([m["role"] for m in messages(home)], ["user", "assistant"] * 2 + ["tool", "assistant"])
@@ -331,6 +411,7 @@ def a_server_answers(start, home):
 
 
 SCENARIOS = [two_turns_and_resume, thoughts_are_shown, interrupt_stops_the_answer,
+             keys_and_interrupts_leave_no_debris, files_and_the_editor, models_change_and_sessions_are_found,
              interrupt_at_the_prompt, pastes_wait_for_enter, pastes_during_an_answer_are_one_draft,
              what_was_typed_before_is_no_consent, tools_ask_first, tool_commands_can_be_edited,
              completion_and_editing, a_server_answers]
@@ -339,8 +420,8 @@ SCENARIOS = [two_turns_and_resume, thoughts_are_shown, interrupt_stops_the_answe
 def run(scenario, program, model):
     terminals = []
 
-    def start(*options, local=True):
-        terminals.append(Terminal(program, home, *([model] if local else []), *options))
+    def start(*options, local=True, **terminal):
+        terminals.append(Terminal(program, home, *([model] if local else []), *options, **terminal))
         return terminals[-1]
 
     start.program = program

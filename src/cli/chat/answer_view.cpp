@@ -1,7 +1,5 @@
 #include "cli/chat/answer_view.h"
 
-#include <fmt/ranges.h>
-
 #include "cli/terminal/terminal.h"
 
 namespace moeflux::cli {
@@ -25,7 +23,10 @@ AnswerView::AnswerView(const ViewOptions& options, Sink sink)
 void AnswerView::status(const std::string& line) {
   if (!options_.live) return;
   if (!has_status_ && line.empty()) return;
-  sink_(std::string(kClearLine) + styled(line, Style::Dim, options_.color && !line.empty()));
+  // A line that wraps could not be taken back; the last column is left free, where terminals
+  // differ.
+  const std::string fitting = fit_columns(line, options_.width > 1 ? options_.width - 1 : 0);
+  sink_(std::string(kClearLine) + styled(fitting, Style::Dim, options_.color && !line.empty()));
   has_status_ = !line.empty();
 }
 
@@ -101,7 +102,7 @@ void AnswerView::finish() {
   if (!at_line_start_) show("\n");
 }
 
-std::string stats_line(const ChatReply& reply) {
+std::string stats_line(const ChatReply& reply, int width) {
   std::vector<std::string> parts;  // only what is known
   if (reply.n_answer > 0) parts.push_back(fmt::format("{} tokens", reply.n_answer));
   if (reply.n_answer > 0 && reply.answer_seconds > 0)
@@ -115,8 +116,17 @@ std::string stats_line(const ChatReply& reply) {
     parts.push_back(
         fmt::format("experts {:.1f} % from memory",
                     100 * per(static_cast<double>(reply.hits), static_cast<double>(all))));
-  return parts.empty() ? "nothing is known of this answer"
-                       : fmt::format("{}", fmt::join(parts, ", "));
+  if (parts.empty()) return "nothing is known of this answer";
+  std::string text;
+  int column = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const int needed = text_columns(parts[i]) + 1;  // and a comma
+    const bool breaks = width > 0 && column > 0 && column + 1 + needed > width;
+    if (i > 0) text += breaks ? ",\n" : ", ";
+    column = (i == 0 || breaks ? 0 : column + 1) + needed;
+    text += parts[i];
+  }
+  return text;
 }
 
 }  // namespace moeflux::cli

@@ -55,7 +55,8 @@ class AnswerView {
   MarkdownRenderer markdown_;
 };
 
-// "42 tokens, 8.1 per second, first after 0.35 s, ...", for after an answer.
-std::string stats_line(const ChatReply& reply);
+// "42 tokens, 8.1 per second, first after 0.35 s, ...", for after an answer;
+// broken between its parts where `width` columns (0: any number) are too few.
+std::string stats_line(const ChatReply& reply, int width = 0);
 
 }  // namespace moeflux::cli

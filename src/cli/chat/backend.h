@@ -54,6 +54,10 @@ class ChatBackend {
   virtual ChatReply answer(const ChatQuestion& question, const ChatEvents& events) = 0;
   // Work for the next turn that may be dropped at any time.
   virtual void between_turns(const std::function<bool()>& /*cancelled*/) {}
+  // What use_model() may be given, the one in use among them; empty: not known.
+  virtual std::vector<std::string> models(const std::function<bool()>& /*cancelled*/) { return {}; }
+  // Answers come from another model from now on. Throws Error, and nothing has changed.
+  virtual void use_model(const std::string& name, const std::function<bool()>& cancelled);
   virtual std::string statistics() const { return ""; }  // lines for /stats
   virtual std::string warning() { return ""; }           // a remark for the user, once
 };

@@ -26,7 +26,7 @@
 namespace moeflux::cli {
 namespace {
 
-constexpr std::uint64_t kMaxFile = 64u << 20;
+constexpr std::uint64_t kMaxHistoryFile = 64u << 20;
 
 std::string escape(const std::string& entry) {
   std::string line;
@@ -53,6 +53,7 @@ std::string unescape(std::string_view line) {
 
 constexpr const char* kPasteOn = "\033[?2004h";
 constexpr const char* kPasteOff = "\033[?2004l";
+constexpr const char* kLastWords = "\033[0m\033[?2004l";  // an answer may stop within bold text
 constexpr const char* kPasteBegin = "\033[200~";
 constexpr std::string_view kPasteEnd = "\033[201~";
 constexpr char kPromptEscape = '\001';
@@ -108,7 +109,7 @@ void use_utf8() {
 ChatHistory::ChatHistory(std::string path) : path_(std::move(path)) {
   if (path_.empty() || !file_exists(path_)) return;
   try {
-    const std::string text = read_text_file(path_, kMaxFile);
+    const std::string text = read_text_file(path_, kMaxHistoryFile);
     for (const std::string& line : split(text, '\n')) {
       if (!line.empty()) entries_.push_back(unescape(line));
     }
@@ -356,7 +357,7 @@ InputLine LineEditor::read(const std::string& prompt, const std::string& initial
       state.color ? fmt::format("{0}\033[1m{0}{1}{0}\033[0m{0}", kPromptEscape, prompt) : prompt;
   if (can_redraw()) {
     write_stdout(kPasteOn);  // and it stays on while the model answers
-    set_last_words(kPasteOff);
+    set_last_words(kLastWords);
   }
   int length = 0;
   const char* line = ::el_gets(state.editor, &length);

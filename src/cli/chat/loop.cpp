@@ -8,6 +8,8 @@
 
 #include "base/error.h"
 #include "base/suggestion.h"
+#include "cli/chat/external_editor.h"
+#include "cli/terminal/interrupt.h"
 #include "cli/terminal/terminal.h"
 #include "cli/terminal/text_input.h"
 
@@ -27,8 +29,11 @@ constexpr Known kCommands[] = {
     {"clear", Slash::Clear, "", "begin a new conversation; the old one stays saved"},
     {"system", Slash::System, "[TEXT]", "show or set the system message (\"\": none)"},
     {"save", Slash::Save, "NAME", "keep the conversation under a name and go on in it"},
-    {"load", Slash::Load, "NAME", "go on with a saved conversation"},
-    {"sessions", Slash::Sessions, "", "list the saved conversations"},
+    {"load", Slash::Load, "NAME or WORDS", "go on with a saved conversation"},
+    {"sessions", Slash::Sessions, "[WORDS]", "list the saved conversations, with these words"},
+    {"model", Slash::Model, "[NAME]", "go on with another model; without a name: what there is"},
+    {"attach", Slash::Attach, "[FILE]", "send a text file with the next message (-: none)"},
+    {"edit", Slash::Edit, "[TEXT]", "write the message in $VISUAL or $EDITOR"},
     {"set", Slash::Set, "[KEY VALUE]", "change a setting; without a key: what there is"},
     {"show", Slash::Show, "", "model, session and settings"},
     {"stats", Slash::Stats, "", "what the last answer took"},
@@ -49,7 +54,6 @@ constexpr const char* kPrompt = ">>> ";
 constexpr const char* kMorePrompt = "... ";
 constexpr std::chrono::milliseconds kTwice{1500};  // between two Ctrl-C that mean to leave
 constexpr std::size_t kShownMessages = 10;
-constexpr std::size_t kTitleBytes = 60;
 
 bool input_waits() {
   pollfd input{STDIN_FILENO, POLLIN, 0};
@@ -84,7 +88,7 @@ std::string slash_help() {
   for (const Known& known : kCommands) {
     if (known.help == nullptr) continue;
     text +=
-        fmt::format("  {:<18}{}\n", fmt::format("/{} {}", known.name, known.arguments), known.help);
+        fmt::format("  {:<22}{}\n", fmt::format("/{} {}", known.name, known.arguments), known.help);
   }
   return text +
          "A message of several lines: between \"\"\" and \"\"\", with a backslash at the end of "
@@ -96,16 +100,6 @@ std::vector<std::string> slash_names() {
   std::vector<std::string> names;
   for (const Known& known : kCommands) names.push_back(fmt::format("/{}", known.name));
   return names;
-}
-
-std::string session_list(const ChatStore& store) {
-  std::string text;
-  for (const ChatStore::Entry& entry : store.list()) {
-    std::string title = entry.title.substr(0, kTitleBytes);
-    if (title.size() < entry.title.size()) title += "...";
-    text += fmt::format("{:<28}{:<18}{}\n", safe_line(entry.name), entry.changed, safe_line(title));
-  }
-  return text.empty() ? "no conversation is saved yet\n" : text;
 }
 
 int ChatLoop::run() {
@@ -184,7 +178,8 @@ void ChatLoop::take(const Message& message) {
 }
 
 void ChatLoop::say(const std::string& text) {
-  chat_.session.add({{"role", "user"}, {"content", text}}, chat_.backend.model());
+  chat_.session.add({{"role", "user"}, {"content", chat_.attachments.take(text)}},
+                    chat_.backend.model());
   answer();
 }
 
@@ -205,14 +200,21 @@ void ChatLoop::execute(const SlashCommand& command) {
     case Slash::Load:
       return load(command.rest);
     case Slash::Sessions:
-      return write_stdout(session_list(chat_.store));
+      return list_sessions(command.rest);
+    case Slash::Model:
+      return change_model(command.rest);
+    case Slash::Attach:
+      return attach(command.rest);
+    case Slash::Edit:
+      return edit(command.rest);
     case Slash::Set:
       return change(command.rest);
     case Slash::Show:
       return write_stdout(description());
     case Slash::Stats:
       if (!chat_.last_reply) return write_stdout("nothing was answered yet\n");
-      return write_stdout(stats_line(*chat_.last_reply) + "\n" + chat_.backend.statistics());
+      return write_stdout(stats_line(*chat_.last_reply, stdout_width()) + "\n" +
+                          chat_.backend.statistics());
     case Slash::Retry:
       return retry();
     case Slash::Undo:
@@ -234,9 +236,9 @@ void ChatLoop::start_new() {
 
 void ChatLoop::load(const std::string& name) {
   if (name.empty()) fail(Errc::BadInput, "/load needs a name; /sessions lists them");
-  chat_.session = chat_.store.load(name);
+  chat_.session = chat_.store.load(chat_.store.resolve(name));
   chat_.last_reply.reset();
-  write_stdout(fmt::format("{}: {} messages\n", name, chat_.session.messages.size()));
+  write_stdout(fmt::format("{}: {} messages\n", chat_.session.name, chat_.session.messages.size()));
   if (chat_.interactive()) show_conversation();
 }
 
@@ -263,6 +265,53 @@ void ChatLoop::change_system(const std::string& text) {
   chat_.session.set_system(text == "\"\"" ? "" : text, chat_.backend.model());
   chat_.store.save(chat_.session);
   write_stdout("the system message is changed\n");
+}
+
+void ChatLoop::list_sessions(const std::string& words) const {
+  const auto entries = words.empty() ? chat_.store.list() : chat_.store.find(words);
+  if (entries.empty() && !words.empty())
+    return write_stdout(fmt::format("none in which \"{}\" was said\n", safe_line(words)));
+  write_stdout(entries.empty() ? "no conversation is saved yet\n"
+                               : session_list(entries, stdout_width()));
+}
+
+void ChatLoop::change_model(const std::string& name) {
+  const InterruptGuard guard;
+  const auto cancelled = [] { return interrupted(); };
+  if (name.empty()) {
+    std::string text;
+    for (const std::string& one : chat_.backend.models(cancelled)) {
+      text += fmt::format("{} {}\n", one == chat_.backend.model() ? "*" : " ", safe_line(one));
+    }
+    if (text.empty()) text = fmt::format("* {}\n", safe_line(chat_.backend.model()));
+    return write_stdout(text);
+  }
+  chat_.backend.use_model(name, cancelled);
+  const std::int64_t n = chat_.backend.context_length();
+  write_stdout(fmt::format("{}{}\n", safe_line(chat_.backend.model()),
+                           n > 0 ? fmt::format(", context {} tokens", n) : ""));
+}
+
+void ChatLoop::attach(const std::string& path) {
+  if (path.empty()) {
+    return write_stdout(chat_.attachments.empty() ? "no file is attached\n"
+                                                  : chat_.attachments.list());
+  }
+  if (path == "-") {
+    chat_.attachments.clear();
+    return write_stdout("no file is attached any more\n");
+  }
+  write_stdout(chat_.attachments.add(typed_path(path)) + "\n");
+}
+
+void ChatLoop::edit(const std::string& draft) {
+  if (!chat_.interactive()) fail(Errc::BadInput, "/edit needs a terminal");
+  const std::string text = edit_text(draft, editor_command());
+  if (is_blank(text)) return write_stdout("an empty message is not sent\n");
+  chat_.lines.remember(text);
+  const bool color = chat_.general.color_on_stdout();
+  write_stdout(styled(kPrompt, Style::Bold, color) + safe_text(text) + "\n");
+  say(text);
 }
 
 void ChatLoop::change(const std::string& rest) {

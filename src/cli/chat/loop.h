@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cli/chat/answer_view.h"
+#include "cli/chat/attachment.h"
 #include "cli/chat/backend.h"
 #include "cli/chat/session.h"
 #include "cli/chat/settings.h"
@@ -32,6 +33,7 @@ struct Chat {
   Json template_variables = Json::object();
   std::int64_t max_calls = 16;  // rounds of tools in a turn
   std::optional<ChatReply> last_reply = {};
+  ChatAttachments attachments = {};
 
   bool interactive() const { return lines.is_interactive(); }
 };
@@ -51,7 +53,23 @@ ViewOptions view_options(const Chat& chat);
 
 // Commands within a chat: "/name rest". Lines that begin with "//" are messages that begin with
 // "/".
-enum class Slash { Help, Clear, System, Save, Load, Sessions, Set, Show, Stats, Retry, Undo, Quit };
+enum class Slash {
+  Help,
+  Clear,
+  System,
+  Save,
+  Load,
+  Sessions,
+  Model,
+  Attach,
+  Edit,
+  Set,
+  Show,
+  Stats,
+  Retry,
+  Undo,
+  Quit
+};
 
 struct SlashCommand {
   Slash kind;
@@ -95,7 +113,11 @@ class ChatLoop {
   void start_new();
   void load(const std::string& name);
   void save_as(const std::string& name);
+  void list_sessions(const std::string& words) const;
   void change_system(const std::string& text);
+  void change_model(const std::string& name);
+  void attach(const std::string& path);
+  void edit(const std::string& draft);
   void change(const std::string& rest);
   void retry();
   void undo();
@@ -107,7 +129,5 @@ class ChatLoop {
   int exit_code_ = 0;
   std::optional<Clock::time_point> last_interrupt_;
 };
-
-std::string session_list(const ChatStore& store);
 
 }  // namespace moeflux::cli

@@ -1,5 +1,6 @@
 #include "cli/chat/server_backend.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -7,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/memory_budget.h"
+#include "base/suggestion.h"
 #include "cli/chat/completion_reader.h"
 #include "cli/client/http_client.h"
 #include "cli/terminal/terminal.h"
@@ -139,6 +141,37 @@ void ServerBackend::read_properties(const std::function<bool()>& cancelled) {
   if (settings == nullptr) return;
   if (context_length_ == 0) context_length_ = count_or_zero(member(*settings, "n_ctx"));
   if (const Json* params = member(*settings, "params")) defaults_ = read_defaults(*params);
+}
+
+Json ServerBackend::list(const std::function<bool()>& cancelled) {
+  return client_.json({.path = "/v1/models", .cancelled = cancelled});
+}
+
+std::vector<std::string> ServerBackend::models(const std::function<bool()>& cancelled) {
+  std::vector<std::string> names;
+  const Json answer = list(cancelled);
+  const Json* data = member(answer, "data");
+  if (data == nullptr || !data->is_array()) return names;
+  for (const Json& each : *data) {
+    if (std::string id = text_or_empty(member(each, "id")); !id.empty())
+      names.push_back(std::move(id));
+  }
+  return names;
+}
+
+void ServerBackend::use_model(const std::string& name, const std::function<bool()>& cancelled) {
+  const std::vector<std::string> names = models(cancelled);
+  if (!names.empty() && std::find(names.begin(), names.end(), name) == names.end()) {
+    const std::string meant = closest(name, names);
+    fail(Errc::NotFound, "{} has no model {}{}; /model lists them", where_, safe_line(name),
+         meant.empty() ? "" : fmt::format(", did you mean {}?", safe_line(meant)));
+  }
+  model_ = name;
+  context_length_ = 0;
+  defaults_.reset();
+  is_loaded_ = true;
+  choose_model(list(cancelled));
+  if (is_loaded_) read_properties(cancelled);
 }
 
 ChatEnd ServerBackend::end_of(const std::string& finish_reason, const ChatQuestion& question,

@@ -22,10 +22,13 @@ class ServerBackend : public ChatBackend {
   std::int64_t context_length() const override { return context_length_; }
   std::optional<SamplingParams> defaults() const override { return defaults_; }
   ChatReply answer(const ChatQuestion& question, const ChatEvents& events) override;
+  std::vector<std::string> models(const std::function<bool()>& cancelled) override;
+  void use_model(const std::string& name, const std::function<bool()>& cancelled) override;
   std::string statistics() const override;
   std::string warning() override;
 
  private:
+  Json list(const std::function<bool()>& cancelled);
   void choose_model(const Json& models);
   void read_properties(const std::function<bool()>& cancelled);
   ChatEnd end_of(const std::string& finish_reason, const ChatQuestion& question,

@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "base/utf8.h"
+#include "cli/terminal/terminal.h"
 #include "text/chat/chat.h"
 
 namespace moeflux::cli {
@@ -21,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMaxName = 64;
-constexpr std::uint64_t kMaxFile = 64u << 20;
+constexpr std::uint64_t kMaxSessionFile = 64u << 20;
 constexpr std::string_view kSuffix = ".jsonl";
 constexpr std::size_t kMaxTitleLine = 1 << 16;  // a longer message gives no title
 
@@ -35,6 +36,12 @@ std::string format_time(std::time_t time, const char* format, bool local) {
 bool is_name_character(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
          std::string_view("._-").find(c) != std::string_view::npos;
+}
+
+std::string lower(std::string text) {
+  for (char& c : text)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return text;
 }
 
 // The first line of the first question, from the beginning of the file.
@@ -130,7 +137,7 @@ ChatSession ChatStore::load(const std::string& name) const {
   if (!has(name)) fail(Errc::NotFound, "there is no session \"{}\"", name);
   ChatSession session;
   session.name = name;
-  const std::string text = read_text_file(path(name), kMaxFile);
+  const std::string text = read_text_file(path(name), kMaxSessionFile);
   int line_number = 0;
   for (const std::string& line : split(text, '\n')) {
     ++line_number;
@@ -170,6 +177,61 @@ std::vector<ChatStore::Entry> ChatStore::list() const {
 std::optional<std::string> ChatStore::latest() const {
   const std::vector<Entry> entries = list();
   return entries.empty() ? std::nullopt : std::optional(entries[0].name);
+}
+
+std::vector<ChatStore::Entry> ChatStore::find(const std::string& words) const {
+  std::vector<std::string> wanted = split(lower(words), ' ');
+  std::erase(wanted, "");
+  std::vector<Entry> found;
+  for (const Entry& entry : list()) {
+    std::string said = lower(entry.name);
+    try {
+      const ChatSession session = load(entry.name);
+      for (const Json& message : session.messages) {
+        said += '\n';
+        said += lower(text_of(message));
+      }
+    } catch (const Error&) {
+      continue;  // one that cannot be read can only be called by its name
+    }
+    const bool has_all = std::all_of(wanted.begin(), wanted.end(), [&](const std::string& word) {
+      return said.find(word) != std::string::npos;
+    });
+    if (has_all) found.push_back(entry);
+  }
+  return found;
+}
+
+std::string ChatStore::resolve(const std::string& text) const {
+  constexpr std::size_t kMaxListed = 10;
+  bool is_name = true;
+  try {
+    check_session_name(text);
+  } catch (const Error&) {
+    is_name = false;
+  }
+  if (is_name && has(text)) return text;
+  std::vector<Entry> found = find(text);
+  if (found.size() == 1) return found[0].name;
+  if (found.empty()) {
+    fail(Errc::NotFound, "there is no session \"{}\", and none in which that was said",
+         safe_line(text));
+  }
+  const std::size_t n = found.size();
+  found.resize(std::min(n, kMaxListed));
+  fail(Errc::BadInput, "\"{}\" was said in {} conversations; name one, or say more:\n{}{}",
+       safe_line(text), n, session_list(found), n > kMaxListed ? "...\n" : "");
+}
+
+std::string session_list(const std::vector<ChatStore::Entry>& entries, int width) {
+  constexpr int kNameColumns = 28, kTimeColumns = 18, kTitleColumns = 60;
+  const int left = width > 0 ? width - kNameColumns - kTimeColumns : kTitleColumns;
+  std::string text;
+  for (const ChatStore::Entry& entry : entries) {
+    text += fmt::format("{}{:<18}{}\n", padded(safe_line(entry.name) + " ", kNameColumns),
+                        entry.changed, fit_columns(safe_line(entry.title), std::max(left, 10)));
+  }
+  return text;
 }
 
 std::string ChatStore::new_name() const {

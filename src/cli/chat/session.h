@@ -47,6 +47,11 @@ class ChatStore {
   };
   std::vector<Entry> list() const;            // the latest first
   std::optional<std::string> latest() const;  // the name
+  // Those in which every word stands, in the name or in what was said; case of a to z is the same.
+  std::vector<Entry> find(const std::string& words) const;
+  // The one that is called so, or the only one that find() finds. Throws Error that lists them when
+  // there are several.
+  std::string resolve(const std::string& text) const;
 
   std::string new_name() const;  // by the time, not used yet
   std::string path(const std::string& name) const { return directory_ + "/" + name + ".jsonl"; }
@@ -54,6 +59,9 @@ class ChatStore {
  private:
   std::string directory_;
 };
+
+// A line for each.
+std::string session_list(const std::vector<ChatStore::Entry>& entries, int width = 0);
 
 // Throws Error(BadInput): names are letters, digits, '.', '_' and '-', and begin with none of the
 // latter, so that each is a file in the directory and nothing else.

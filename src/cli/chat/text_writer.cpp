@@ -18,16 +18,6 @@ std::string escape_code(const TextStyle& style) {
   return codes.empty() ? "" : "\033[" + codes.substr(1) + "m";
 }
 
-int text_width(std::string_view text) {
-  int width = 0;
-  for (std::size_t at = 0; at < text.size();) {
-    const Utf8Step step = decode_utf8(text, at);
-    width += column_width(step.code_point);
-    at += step.length;
-  }
-  return width;
-}
-
 }  // namespace
 
 void TextWriter::emit(std::string_view text, const TextStyle& style) {
@@ -40,7 +30,7 @@ void TextWriter::emit(std::string_view text, const TextStyle& style) {
 }
 
 void TextWriter::put(std::string_view character, const TextStyle& style) {
-  const int width = text_width(character);
+  const int width = text_columns(character);
   if (!breaks_ || width_ == 0) {
     end_word();
     emit(character, style);
@@ -117,7 +107,7 @@ void TextWriter::flush() {
 void TextWriter::continue_with(std::string prefix, const TextStyle& style) {
   prefix_ = std::move(prefix);
   prefix_style_ = style;
-  prefix_width_ = text_width(prefix_);
+  prefix_width_ = text_columns(prefix_);
 }
 
 }  // namespace moeflux::cli

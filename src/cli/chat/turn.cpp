@@ -1,19 +1,11 @@
 // One turn of a chat: the model's reply to the last message, and its replies to what its tools give
 // until it calls no more.
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include "base/error.h"
 #include "cli/chat/loop.h"
 #include "cli/terminal/interrupt.h"
 
 namespace moeflux::cli {
 namespace {
-
-int stdout_width() {
-  winsize size{};
-  return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
-}
 
 ChatReply ask(Chat& chat) {
   ChatQuestion question;
@@ -74,7 +66,7 @@ void say_how_it_ended(const Chat& chat, const ChatReply& reply) {
     if (!call.complete) chat.general.note("a call of a tool was cut off and is not run");
   }
   if (chat.interactive() && chat.settings.stats_line && !chat.general.quiet)
-    write_stdout(styled(stats_line(reply), Style::Dim, color) + "\n");
+    write_stdout(styled(stats_line(reply, stdout_width()), Style::Dim, color) + "\n");
 }
 
 bool said_nothing(const ChatReply& reply) {
@@ -122,7 +114,7 @@ ViewOptions view_options(const Chat& chat) {
           .markdown = chat.settings.markdown,
           .color = chat.general.color_on_stdout(),
           .live = chat.lines.can_redraw(),
-          .width = stdout_is_terminal() ? stdout_width() : 0};
+          .width = stdout_width()};
 }
 
 Json plain_messages(const Json& messages) {
@@ -140,6 +132,8 @@ Json plain_messages(const Json& messages) {
 
 TurnEnd answer_turn(Chat& chat) {
   const InterruptGuard guard;
+  std::optional<HiddenKeys> hidden;
+  if (chat.interactive()) hidden.emplace();
   const std::size_t n_before = chat.session.messages.size() - 1;
   for (std::int64_t round = 0;; ++round) {
     try {

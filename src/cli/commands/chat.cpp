@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "cli/chat/line_editor.h"
 #include "cli/chat/local_backend.h"
+#include "cli/chat/local_models.h"
 #include "cli/chat/loop.h"
 #include "cli/chat/server_backend.h"
 #include "cli/commands/commands.h"
@@ -82,7 +83,7 @@ ChatSession open_session(const ChatOptions& options, const ChatStore& store,
   if (!options.resume) return session;
   const auto name = names.empty() ? store.latest() : std::optional(names[0]);
   if (!name) fail(Errc::NotFound, "there is no conversation to resume");
-  return store.load(*name);
+  return store.load(names.empty() ? *name : store.resolve(*name));
 }
 
 std::vector<std::string> session_names(const ChatOptions& options,
@@ -203,15 +204,25 @@ int chat_with_server(const ChatOptions& options, Preparation prepared) {
 
 int chat_here(const ChatOptions& options, const std::string& model, Preparation prepared) {
   const DraftOptions drafts = parse_drafts(options.model);
-  std::unique_ptr<Engine> engine;
+  const auto find = [&](const std::string& name) {
+    const auto path = find_named_model(options.model, name);
+    if (!path) refuse_model(options.model, name);
+    return *path;
+  };
+  const auto open = [&](const std::string& path) {
+    return std::make_unique<LocalBackend>(open_engine(path, options.model, options.general),
+                                          options.prefix, drafts);
+  };
+  const auto close = [&](LocalBackend& backend) {
+    save_profile(backend.engine(), options.general);
+  };
+  std::unique_ptr<LocalModels> models;
   {
     const InterruptGuard guard;
-    engine = open_engine(model, options.model, options.general);
+    models = std::make_unique<LocalModels>(
+        LocalModels::Opener{.find = find, .open = open, .close = close}, model);
   }
-  LocalBackend backend(std::move(engine), options.prefix, drafts);
-  const int code = talk(options, std::move(prepared), backend);
-  save_profile(backend.engine(), options.general);
-  return code;
+  return talk(options, std::move(prepared), *models);
 }
 
 // What is no model can only be the name of a conversation.
@@ -229,7 +240,9 @@ int chat(const ChatOptions& options, const std::vector<std::string>& given,
          const std::vector<std::string>& arguments) {
   const std::string state = state_directory();
   if (options.sessions) {
-    write_stdout(session_list(ChatStore(state.empty() ? "" : state + "/sessions")));
+    const auto entries = ChatStore(state.empty() ? "" : state + "/sessions").list();
+    write_stdout(entries.empty() ? "no conversation is saved yet\n"
+                                 : session_list(entries, stdout_width()));
     return kSuccess;
   }
   if (uses_server(options, given, arguments))
@@ -248,7 +261,8 @@ void add_chat_command(CommandLine& line) {
   command.group("Conversation")
       .option("--system", options->system, "TEXT", "system message (also -sys)")
       .spelling("-sys", "--system")
-      .flag("--resume", options->resume, "go on with the last conversation, or with that NAME")
+      .flag("--resume", options->resume,
+            "go on with the last conversation, with that NAME, or with the one of these words")
       .flag("--sessions", options->sessions, "list the conversations and end")
       .flag("--no-save", options->no_save, "keep neither the conversation nor the history")
       .option("--kwargs", options->kwargs, "JSON",

@@ -68,6 +68,8 @@ std::vector<EnvironmentVariable> environment_variables() {
        values.cache_home},
       {"XDG_STATE_HOME", "where chats and their history are kept (default: ~/.local/state)",
        values.state_home},
+      {"VISUAL", "the editor that /edit of a chat opens, else EDITOR, else vi",
+       variable("VISUAL") ? variable("VISUAL") : variable("EDITOR")},
       {"NO_COLOR", "set to anything: no colours", values.no_color}};
 }
 

@@ -7,6 +7,7 @@
 #include <initializer_list>
 
 #include <fcntl.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -20,9 +21,13 @@ std::atomic<const char*> last_words{nullptr};
 static_assert(std::atomic<int>::is_always_lock_free,
               "a signal handler may touch only lock-free atomics");
 
-// Only async-signal-safe calls: an atomic, write and _exit.
+termios shown_keys{};  // how the terminal was, while keys are hidden
+std::atomic<bool> keys_are_hidden{false};
+
+// Only async-signal-safe calls: atomics, tcsetattr, write and _exit.
 void on_interrupt(int /*signal*/) {
   if (n_interrupts.fetch_add(1) == 0) return;
+  if (keys_are_hidden.load()) ::tcsetattr(STDIN_FILENO, TCSANOW, &shown_keys);
   if (const char* text = last_words.load())
     static_cast<void>(!::write(STDOUT_FILENO, text, std::strlen(text)));
   constexpr char kNewLine = '\n';
@@ -60,6 +65,18 @@ InterruptGuard::InterruptGuard() {
 
 InterruptGuard::~InterruptGuard() {
   set_handler({SIGINT}, SIG_DFL);
+}
+
+HiddenKeys::HiddenKeys() {
+  termios changed{};
+  if (::tcgetattr(STDIN_FILENO, &changed) != 0) return;
+  shown_keys = changed;
+  changed.c_lflag &= ~static_cast<tcflag_t>(ECHO);
+  keys_are_hidden = ::tcsetattr(STDIN_FILENO, TCSADRAIN, &changed) == 0;
+}
+
+HiddenKeys::~HiddenKeys() {
+  if (keys_are_hidden.exchange(false)) ::tcsetattr(STDIN_FILENO, TCSADRAIN, &shown_keys);
 }
 
 void set_last_words(const char* text) {

@@ -63,6 +63,40 @@ int terminal_width() {
   return size.ws_col;
 }
 
+int stdout_width() {
+  winsize size{};
+  return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+int text_columns(std::string_view text) {
+  int columns = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const Utf8Step step = decode_utf8(text, at);
+    columns += column_width(step.code_point);
+    at += step.length;
+  }
+  return columns;
+}
+
+std::string fit_columns(std::string_view text, int columns) {
+  if (columns <= 0 || text_columns(text) <= columns) return std::string(text);
+  int used = 0;
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const Utf8Step step = decode_utf8(text, at);
+    const int width = column_width(step.code_point);
+    if (used + width > columns - 1) break;
+    used += width;
+    at += step.length;
+  }
+  return std::string(text.substr(0, at)) + "\u2026";
+}
+
+std::string padded(std::string_view text, int columns) {
+  const int missing = columns - text_columns(text);
+  return std::string(text) + std::string(static_cast<std::size_t>(std::max(missing, 0)), ' ');
+}
+
 void write_stdout(std::string_view text) {
   if (write_all(STDOUT_FILENO, text)) return;
   const std::string reason = std::generic_category().message(errno);

@@ -49,6 +49,13 @@ std::string safe_text(std::string_view text);
 // Also newlines and tabs become visible: for names and other things of one line.
 std::string safe_line(std::string_view text);
 
+int stdout_width();                       // columns; 0 when it is no terminal
+int text_columns(std::string_view text);  // of valid UTF-8 without control characters
+// What of the text fits into so many columns, with an ellipsis where it was cut. 0: all of it.
+std::string fit_columns(std::string_view text, int columns);
+// Followed by spaces up to so many columns.
+std::string padded(std::string_view text, int columns);
+
 // Columns that a character takes on a terminal: 0, 1 or 2.
 int column_width(char32_t code_point);
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <random>
 
+#include "server/dialects/schema_report.h"
+
 namespace moeflux {
 namespace {
 
@@ -35,14 +37,19 @@ std::shared_ptr<Generation> start_generation(const ModelRequest& request,
                                              const GenerationRequest& generation,
                                              std::shared_ptr<DialectAnswer> answer) {
   request.exchange->set_notes({.model = request.model.name});
+  const auto report = std::make_shared<SchemaReport>(request.exchange);
   const auto running = request.model.service->start(
       generation,
-      [answer, log = AnswerLog(request.exchange, generation.n)](
+      [answer, report, log = AnswerLog(request.exchange, generation.n)](
           int choice, const GenerationEvent& event) mutable {
+        report->take(choice, event);
         if (const auto* ended = std::get_if<GenerationEnded>(&event)) log.add(choice, *ended);
         answer->take(choice, event);
       },
-      [&] { answer->begin(); });
+      [&] {
+        report->begin(*request.model.service, generation);
+        answer->begin();
+      });
   running->keep(request.model.held);
   return running;
 }

@@ -117,6 +117,11 @@ std::shared_ptr<TokenConstraint> AnswerConstraints::of_output(const OutputFormat
   return constraint;
 }
 
+std::vector<std::string> AnswerConstraints::unenforced(const OutputFormat& output) {
+  if (output.kind != OutputFormat::Kind::JsonSchema) return {};
+  return grammars().json_schema(output.schema)->notes();
+}
+
 AnswerConstraints::Calls AnswerConstraints::compile(ReplyFormat format, const Json& tools,
                                                     ToolGrammarOptions options) {
   const auto with = [&] {

@@ -33,6 +33,10 @@ class AnswerConstraints {
   std::shared_ptr<TokenConstraint> make(const GenerationRequest& request,
                                         const GenerationPrompt& prompt);
 
+  // The keywords of a demanded schema, as paths, that decoding does not keep: text/grammar/
+  // schema_check.h says afterwards whether an answer does. For a request that make() took.
+  std::vector<std::string> unenforced(const OutputFormat& output);
+
  private:
   std::shared_ptr<TokenConstraint> of_output(const OutputFormat& output,
                                              const GenerationPrompt& prompt);

@@ -68,6 +68,11 @@ class GenerationService {
   std::shared_ptr<Generation> start(const GenerationRequest& request, GenerationSink sink,
                                     const std::function<void()>& accepted);
 
+  // What of the schema a request demands decoding does not keep. Once start() has taken it.
+  std::vector<std::string> unenforced(const GenerationRequest& request) {
+    return constraints_.unenforced(request.output);
+  }
+
   MarkedText render(const GenerationRequest& request) const {
     return prompt_maker_.render(request);
   }

@@ -237,6 +237,7 @@ ByteAutomaton compile_grammar(const Grammar& grammar, std::span<const GrammarMar
   ByteAutomaton automaton = EpsilonRemoval(draft).run();
   automaton.root_may_be_empty = draft.root_may_be_empty;
   automaton.markers = draft.markers_used;
+  automaton.notes.assign(grammar.notes().begin(), grammar.notes().end());
   rank_rules(automaton, draft.names);
   NeedSearch(automaton).run();
   if (automaton.call_need[0] == kNever && !automaton.root_may_be_empty) {

@@ -78,6 +78,7 @@ struct ByteAutomaton {
   std::vector<std::uint8_t> class_byte;         // a byte of each class
   std::bitset<256> text_bytes;                  // that some edge takes, markers aside
   std::vector<TokenId> markers;
+  std::vector<std::string> notes;  // of the grammar: what it does not keep
 };
 
 // Throws BadInput (left recursion, nothing matches) or LimitExceeded, naming the rule.

@@ -7,8 +7,10 @@
 
 #include <cstdint>
 #include <limits>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace moeflux {
@@ -93,6 +95,10 @@ class Grammar {
   RuleId declare(std::string name, ExprId body);
   void set_root(RuleId id) { root_ = id; }
 
+  // What the grammar does not keep of what it was made from: paths of keywords of a schema.
+  void add_note(std::string note) { notes_.insert(std::move(note)); }
+  const std::set<std::string>& notes() const { return notes_; }
+
   const GrammarExpr& expr(ExprId id) const { return exprs_[id]; }
   std::size_t n_rules() const { return rules_.size(); }
   const std::string& name(RuleId id) const { return rules_[id].name; }
@@ -107,6 +113,7 @@ class Grammar {
   ExprId add(GrammarExpr expr);
   std::vector<GrammarExpr> exprs_;
   std::vector<Rule> rules_;
+  std::set<std::string> notes_;
   RuleId root_ = 0;
 };
 

@@ -104,7 +104,17 @@ ExprId JsonPieces::number() {
 }
 
 ExprId JsonPieces::value(const Json& json) {
-  return grammar_.literal(dump_json(json));
+  if (!json.is_structured() || json.empty()) return grammar_.literal(dump_json(json));
+  const bool is_object = json.is_object();
+  std::vector<ExprId> parts = {grammar_.literal(is_object ? "{" : "["), blank()};
+  for (auto at = json.begin(); at != json.end(); ++at) {
+    if (at != json.begin()) parts.push_back(comma());
+    if (is_object) parts.push_back(key(at.key()));
+    parts.push_back(value(*at));
+  }
+  parts.push_back(blank());
+  parts.push_back(grammar_.literal(is_object ? "}" : "]"));
+  return grammar_.sequence(std::move(parts));
 }
 
 ExprId JsonPieces::character(const CodePoints& set) {

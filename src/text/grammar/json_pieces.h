@@ -12,6 +12,7 @@
 
 #include "base/json.h"
 #include "text/grammar/grammar.h"
+#include "text/grammar/text_language.h"
 
 namespace moeflux {
 
@@ -29,7 +30,7 @@ class JsonPieces {
   ExprId any_value() { return grammar_.rule(any_value_rule()); }
   ExprId any_object() { return grammar_.rule(any_object_rule()); }
 
-  // A given value, as dump_json writes it.
+  // A given value; its numbers and strings as dump_json writes them.
   ExprId value(const Json& json);
   // One character of a set inside of a string, escaped where JSON asks for it.
   ExprId character(const CodePoints& set);
@@ -59,29 +60,31 @@ class JsonPieces {
 // ---- the `pattern` and the `format` of strings (pattern.cpp)
 //
 // A pattern is a regular expression (ECMA 262, the part that describes regular languages) for the
-// text between the quotes of a JSON string. Supported: literals, . [..] \d \w \s and their
-// complements, \n \t .. \xHH \uHHHH \u{..}, groups, alternation, * + ? {n,m} (also lazy), ^ at the
-// start and $ at the end of the pattern or of its alternatives. Without them anything may stand
-// before or after the match, as the standard says. Not supported: look-around, back references, \b,
-// \p.
+// text between the quotes of a JSON string. Supported: literals, . [..] \d \w \s \p{..} and their
+// complements, \n \t .. \xHH \uHHHH \u{..}, groups, alternation, * + ? {n,m} (also lazy), ^ $ \b
+// and look-ahead. Without ^ and $ anything may stand before or after the match, as the standard
+// says. Not supported: look-behind, back references, endless repetitions of what looks around.
 
 struct LengthRange {
   std::uint64_t min, max;  // characters; max may be Grammar::kUnbounded
 };
 
 // The JSON string, quotes included, whose text matches and has a length in the range. Throws
-// BadInput, or Unsupported (also when the pattern leaves the length open in a way that cannot be
-// bounded); the message says what and where in the pattern.
+// BadInput, Unsupported, or LimitExceeded for a pattern that takes too many states; the message
+// says what and where in the pattern.
 ExprId add_pattern(Grammar& grammar, JsonPieces& pieces, std::string_view pattern,
                    const LengthRange& length);
+
+// `"`, a text of the language and `end` ("\"" for a string). Nothing() of the grammar when there is
+// none. Throws LimitExceeded.
+inline constexpr std::size_t kMaxTextStates = 5000;
+ExprId add_texts(Grammar& grammar, JsonPieces& pieces, TextLanguages& languages, LanguageId texts,
+                 std::string_view end);
 
 // The pattern that every generated text of this format has; nothing for a format that
 // is not known. Where a standard allows more than is sensible to generate, the pattern allows less:
 // all its texts are valid.
 std::optional<std::string_view> format_pattern(std::string_view format);
-
-// "date, time, ...": for messages.
-std::string_view format_names();
 
 // ---- numbers between two bounds, in decimal without exponent (decimal_range.cpp)
 //

@@ -2,54 +2,85 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
+#include <cmath>
+#include <optional>
 
 #include "base/error.h"
 
 namespace moeflux {
 namespace {
 
-// ---- keywords
-
-constexpr auto kAnnotations = std::to_array<std::string_view>(
-    {"title", "description", "default", "examples", "example", "$schema", "$id", "$comment",
-     "$defs", "definitions", "deprecated", "readOnly", "writeOnly", "$anchor", "$vocabulary",
-     "discriminator", "externalDocs", "strict"});
+enum class Shape : std::uint8_t {
+  Any,
+  Schema,
+  Schemas,  // a list, not empty
+  SchemaMap,
+  Types,
+  Names,
+  NameLists,  // an object of lists of names
+  Text,
+  Number,
+  Positive,  // a number above 0
+  Count,
+  Flag,
+  NumberOrFlag,
+  List,
+  SchemaOrList,
+  MapOrLists,
+};
 
 struct Keyword {
   std::string_view name;
+  Shape shape;
   // The type it is about; Null for those about any type.
   JsonType about = JsonType::Null;
 };
 
 constexpr auto kKeywords = std::to_array<Keyword>({
-    {"type"},
-    {"nullable"},
-    {"enum"},
-    {"const"},
-    {"anyOf"},
-    {"oneOf"},
-    {"allOf"},
-    {"$ref"},
-    {"properties", JsonType::Object},
-    {"required", JsonType::Object},
-    {"additionalProperties", JsonType::Object},
-    {"minProperties", JsonType::Object},
-    {"maxProperties", JsonType::Object},
-    {"items", JsonType::Array},
-    {"prefixItems", JsonType::Array},
-    {"minItems", JsonType::Array},
-    {"maxItems", JsonType::Array},
-    {"uniqueItems", JsonType::Array},
-    {"minLength", JsonType::String},
-    {"maxLength", JsonType::String},
-    {"pattern", JsonType::String},
-    {"format", JsonType::String},
-    {"minimum", JsonType::Number},
-    {"maximum", JsonType::Number},
-    {"exclusiveMinimum", JsonType::Number},
-    {"exclusiveMaximum", JsonType::Number},
-    {"multipleOf", JsonType::Number},
+    {"type", Shape::Types},
+    {"nullable", Shape::Flag},
+    {"enum", Shape::List},
+    {"const", Shape::Any},
+    {"anyOf", Shape::Schemas},
+    {"oneOf", Shape::Schemas},
+    {"allOf", Shape::Schemas},
+    {"not", Shape::Schema},
+    {"if", Shape::Schema},
+    {"then", Shape::Schema},
+    {"else", Shape::Schema},
+    {"$ref", Shape::Text},
+    {"$dynamicRef", Shape::Text},
+    {"$recursiveRef", Shape::Text},
+    {"properties", Shape::SchemaMap, JsonType::Object},
+    {"patternProperties", Shape::SchemaMap, JsonType::Object},
+    {"additionalProperties", Shape::Schema, JsonType::Object},
+    {"unevaluatedProperties", Shape::Schema, JsonType::Object},
+    {"propertyNames", Shape::Schema, JsonType::Object},
+    {"required", Shape::Names, JsonType::Object},
+    {"dependentRequired", Shape::NameLists, JsonType::Object},
+    {"dependentSchemas", Shape::SchemaMap, JsonType::Object},
+    {"dependencies", Shape::MapOrLists, JsonType::Object},
+    {"minProperties", Shape::Count, JsonType::Object},
+    {"maxProperties", Shape::Count, JsonType::Object},
+    {"items", Shape::SchemaOrList, JsonType::Array},
+    {"prefixItems", Shape::Schemas, JsonType::Array},
+    {"additionalItems", Shape::Schema, JsonType::Array},
+    {"unevaluatedItems", Shape::Schema, JsonType::Array},
+    {"contains", Shape::Schema, JsonType::Array},
+    {"minContains", Shape::Count, JsonType::Array},
+    {"maxContains", Shape::Count, JsonType::Array},
+    {"minItems", Shape::Count, JsonType::Array},
+    {"maxItems", Shape::Count, JsonType::Array},
+    {"uniqueItems", Shape::Flag, JsonType::Array},
+    {"minLength", Shape::Count, JsonType::String},
+    {"maxLength", Shape::Count, JsonType::String},
+    {"pattern", Shape::Text, JsonType::String},
+    {"format", Shape::Text, JsonType::String},
+    {"minimum", Shape::Number, JsonType::Number},
+    {"maximum", Shape::Number, JsonType::Number},
+    {"exclusiveMinimum", Shape::NumberOrFlag, JsonType::Number},
+    {"exclusiveMaximum", Shape::NumberOrFlag, JsonType::Number},
+    {"multipleOf", Shape::Positive, JsonType::Number},
 });
 
 const Keyword* find_keyword(std::string_view name) {
@@ -58,181 +89,149 @@ const Keyword* find_keyword(std::string_view name) {
   return at == kKeywords.end() ? nullptr : &*at;
 }
 
-JsonType type_named(const Json& name, const SchemaPlace& place) {
-  static constexpr std::array<std::string_view, 7> kNames = {
-      "object", "array", "string", "number", "integer", "boolean", "null"};
-  if (name.is_string()) {
-    const auto at = std::find(kNames.begin(), kNames.end(), name.get_ref<const std::string&>());
-    if (at != kNames.end()) return static_cast<JsonType>(at - kNames.begin());
-  }
-  place.bad(fmt::format("{} is not a type (object, array, string, number, integer, boolean, null)",
-                        dump_json(name)));
+constexpr std::array<std::string_view, 7> kTypeNames = {"object",  "array",   "string", "number",
+                                                        "integer", "boolean", "null"};
+
+std::optional<JsonType> type_named(const Json& name) {
+  if (!name.is_string()) return std::nullopt;
+  const auto at =
+      std::find(kTypeNames.begin(), kTypeNames.end(), name.get_ref<const std::string&>());
+  if (at == kTypeNames.end()) return std::nullopt;
+  return static_cast<JsonType>(at - kTypeNames.begin());
 }
 
-// ---- conjunction
-
-constexpr std::size_t kMaxProduct = 64;  // of alternatives
-
-Json all_of(const Json& a, const Json& b) {
-  if (a == b) return a;
-  if (a == Json(true)) return b;
-  if (b == Json(true)) return a;
-  if (a == Json(false) || b == Json(false)) return false;
-  return {{"allOf", Json::array({a, b})}};
+void check_types(const Json& value, const SchemaPlace& place) {
+  const auto check_one = [&](const Json& name) {
+    if (type_named(name) || name == "any") return;
+    place.bad(
+        fmt::format("{} is not a type (object, array, string, number, integer, boolean, null)",
+                    dump_json(name)));
+  };
+  if (!value.is_array()) return check_one(value);
+  for (const Json& name : value) check_one(name);
 }
 
-class Conjunction {
- public:
-  Conjunction(const Json& a, const Json& b, const SchemaPlace& place)
-      : a_(a), b_(b), place_(place), out_(a) {}
+bool is_names(const Json& value) {
+  return value.is_array() &&
+         std::all_of(value.begin(), value.end(), [](const Json& name) { return name.is_string(); });
+}
 
-  Json run() {
-    for (const auto& [name, value] : b_.items()) {
-      if (is_annotation(name)) continue;
-      if (name == "properties" || name == "additionalProperties" || name == "type") continue;
-      if (!a_.contains(name) || a_[name] == value) {
-        out_[name] = value;
-      } else {
-        combine(name, a_[name], value);
-      }
-    }
-    combine_types();
-    combine_objects();
-    return impossible_ ? Json(false) : out_;
+bool is_schema(const Json& value) {
+  return value.is_object() || value.is_boolean();
+}
+
+// What the value should be; nothing when it is.
+std::string_view wrong_shape(Shape shape, const Json& value) {
+  const double number = value.is_number() ? value.get<double>() : -1.0;
+  switch (shape) {
+    case Shape::Any:
+    case Shape::Types:
+      return "";
+    case Shape::Schema:
+    case Shape::SchemaOrList:
+      if (shape == Shape::SchemaOrList && value.is_array()) return "";
+      return is_schema(value) ? "" : "a schema must be an object, true or false";
+    case Shape::Schemas:
+      return value.is_array() && !value.empty() ? "" : "expected a list of schemas";
+    case Shape::SchemaMap:
+      return value.is_object() ? "" : "expected an object of schemas";
+    case Shape::MapOrLists:
+      return value.is_object() &&
+                     std::all_of(value.begin(), value.end(),
+                                 [](const Json& one) { return !one.is_array() || is_names(one); })
+                 ? ""
+                 : "expected an object of schemas or lists of names";
+    case Shape::Names:
+      // Draft 3 had a boolean in each property: it says nothing here.
+      return is_names(value) || value.is_boolean() ? "" : "expected a list of names";
+    case Shape::NameLists:
+      return value.is_object() && std::all_of(value.begin(), value.end(), is_names)
+                 ? ""
+                 : "expected an object of lists of names";
+    case Shape::Text:
+      return value.is_string() ? "" : "expected a string";
+    case Shape::Number:
+      return value.is_number() ? "" : "expected a number";
+    case Shape::Positive:
+      return number > 0 ? "" : "expected a number above 0";
+    case Shape::Count:
+      return number >= 0 && number == std::floor(number) ? ""
+                                                         : "expected a whole number of 0 or more";
+    case Shape::Flag:
+      return value.is_boolean() ? "" : "expected true or false";
+    case Shape::NumberOrFlag:
+      return value.is_number() || value.is_boolean() ? "" : "expected a number";
+    case Shape::List:
+      return value.is_array() ? "" : "expected a list of values";
   }
+  return "";
+}
 
- private:
-  void combine(const std::string& name, const Json& x, const Json& y) {
-    static const std::vector<std::string> larger = {"minimum", "exclusiveMinimum", "minLength",
-                                                    "minItems", "minProperties"};
-    static const std::vector<std::string> smaller = {"maximum", "exclusiveMaximum", "maxLength",
-                                                     "maxItems", "maxProperties"};
-    const auto is_in = [&](const auto& names) {
-      return std::find(names.begin(), names.end(), name) != names.end();
-    };
-    if (is_in(larger)) {
-      out_[name] = std::max(x, y);
-    } else if (is_in(smaller)) {
-      out_[name] = std::min(x, y);
-    } else if (name == "required" && x.is_array() && y.is_array()) {
-      for (const Json& item : y) {
-        if (std::find(x.begin(), x.end(), item) == x.end()) out_[name].push_back(item);
-      }
-    } else if (name == "enum" && x.is_array() && y.is_array()) {
-      out_[name] = Json::array();
-      for (const Json& item : x) {
-        if (std::find(y.begin(), y.end(), item) != y.end()) out_[name].push_back(item);
-      }
-    } else if (name == "const") {
-      impossible_ = true;
-    } else if (name == "items") {
-      out_[name] = all_of(x, y);
-    } else if (name == "nullable") {
-      out_[name] = false;
-    } else if (name == "uniqueItems") {
-      out_[name] = true;
-    } else if (name == "anyOf" && x.is_array() && y.is_array()) {
-      combine_alternatives(x, y);
+// `minimum: 5, exclusiveMinimum: true` as exclusiveMinimum: 5.
+void modernize_bound(Json& schema, const char* bound, const char* exclusive) {
+  const auto flag = schema.find(exclusive);
+  if (flag == schema.end() || !flag->is_boolean()) return;
+  const bool is_exclusive = flag->get<bool>();
+  schema.erase(exclusive);
+  if (!is_exclusive || !schema.contains(bound)) return;
+  schema[exclusive] = schema[bound];
+  schema.erase(bound);
+}
+
+void modernize_items(Json& schema) {
+  const auto items = schema.find("items");
+  const bool has_list = items != schema.end() && items->is_array();
+  if (has_list) {
+    const Json list = *items;
+    schema.erase("items");
+    if (!list.empty()) schema["prefixItems"] = list;
+    if (schema.contains("additionalItems")) schema["items"] = schema["additionalItems"];
+  }
+  schema.erase("additionalItems");
+}
+
+void modernize_dependencies(Json& schema) {
+  const auto found = schema.find("dependencies");
+  if (found == schema.end()) return;
+  const Json both = *found;
+  schema.erase("dependencies");
+  for (const auto& [name, value] : both.items()) {
+    if (value.is_string()) {
+      schema["dependentRequired"][name] = Json::array({value});
     } else {
-      place_.unsupported(
-          fmt::format("\"{}\" twice with different values in one conjunction", name));
+      schema[value.is_array() ? "dependentRequired" : "dependentSchemas"][name] = value;
     }
   }
-
-  void combine_alternatives(const Json& x, const Json& y) {
-    if (x.size() * y.size() > kMaxProduct) {
-      place_.unsupported(fmt::format("more than {} combinations of anyOf", kMaxProduct));
-    }
-    out_["anyOf"] = Json::array();
-    for (const Json& i : x) {
-      for (const Json& j : y) out_["anyOf"].push_back(all_of(i, j));
-    }
-  }
-
-  void combine_types() {
-    if (!b_.contains("type")) return;
-    if (!a_.contains("type")) {
-      out_["type"] = b_["type"];
-      return;
-    }
-    // nullable belongs to its own schema: it is part of the types from here on.
-    const auto list = [](const Json& type) { return type.is_array() ? type : Json::array({type}); };
-    Json x = list(a_["type"]), y = list(b_["type"]);
-    if (a_.value("nullable", Json(false)) == Json(true)) x.push_back("null");
-    if (b_.value("nullable", Json(false)) == Json(true)) y.push_back("null");
-    out_.erase("nullable");
-    const auto has = [](const Json& types, const char* name) {
-      return std::find(types.begin(), types.end(), Json(name)) != types.end();
-    };
-    Json both = Json::array();
-    for (const Json& type : x) {
-      if (has(y, type.is_string() ? type.get_ref<const std::string&>().c_str() : "")) {
-        both.push_back(type);
-      } else if ((type == "integer" && has(y, "number")) ||
-                 (type == "number" && has(y, "integer"))) {
-        both.push_back("integer");
-      }
-    }
-    impossible_ = impossible_ || both.empty();
-    out_["type"] = both;
-  }
-
-  // A property that only one of them names is for the other an additional one.
-  void combine_objects() {
-    const auto others = [](const Json& schema) {
-      return schema.value("additionalProperties", Json(true));
-    };
-    const auto names_in = [](const Json& schema) {
-      return schema.value("properties", Json::object());
-    };
-    if (!b_.contains("properties") && !b_.contains("additionalProperties")) return;
-    const Json x = names_in(a_), y = names_in(b_);
-    if (!x.is_object() || !y.is_object()) place_.bad("\"properties\" must be an object");
-    Json properties = Json::object();
-    for (const auto& [name, value] : x.items()) {
-      properties[name] = all_of(value, y.contains(name) ? y[name] : others(b_));
-    }
-    for (const auto& [name, value] : y.items()) {
-      if (!x.contains(name)) properties[name] = all_of(others(a_), value);
-    }
-    out_["properties"] = properties;
-    if (a_.contains("additionalProperties") || b_.contains("additionalProperties")) {
-      out_["additionalProperties"] = all_of(others(a_), others(b_));
-    }
-  }
-
-  const Json& a_;
-  const Json& b_;
-  const SchemaPlace& place_;
-  Json out_;
-  bool impossible_ = false;
-};
-
-// The values a schema is limited to, if it lists them.
-std::optional<Json> listed_values(const Json& schema) {
-  if (!schema.is_object()) return std::nullopt;
-  if (schema.contains("const")) return Json::array({schema["const"]});
-  if (schema.contains("enum") && schema["enum"].is_array()) return schema["enum"];
-  return std::nullopt;
 }
 
-bool lists_are_disjoint(const Json& a, const Json& b) {
-  const auto x = listed_values(a), y = listed_values(b);
-  if (!x || !y) return false;
-  return std::none_of(x->begin(), x->end(), [&](const Json& value) {
-    return std::find(y->begin(), y->end(), value) != y->end();
-  });
+// OpenAPI's: null is one more type, and one more value of the list.
+void modernize_nullable(Json& schema) {
+  const bool nullable = schema.value("nullable", false);
+  schema.erase("nullable");
+  if (!nullable) return;
+  if (const auto type = schema.find("type"); type != schema.end()) {
+    Json types = type->is_array() ? *type : Json::array({*type});
+    types.push_back("null");
+    *type = types;
+  }
+  if (const auto values = schema.find("enum"); values != schema.end()) values->push_back(nullptr);
 }
 
-bool is_required(const Json& schema, const std::string& name) {
-  const Json required = schema.value("required", Json::array());
-  return std::find(required.begin(), required.end(), Json(name)) != required.end();
+bool equal_numbers(const Json& a, const Json& b) {
+  if (a.is_number_integer() && b.is_number_integer()) {
+    if (a.is_number_unsigned() != b.is_number_unsigned()) {
+      const Json& with_sign = a.is_number_unsigned() ? b : a;
+      if (with_sign.get<std::int64_t>() < 0) return false;
+    }
+    return a.get<std::uint64_t>() == b.get<std::uint64_t>();
+  }
+  return a.get<double>() == b.get<double>();
 }
 
 }  // namespace
 
 SchemaPlace SchemaPlace::operator/(std::string_view step) const {
-  return {origin, path + "/" + std::string(step)};
+  return {origin, path + "/" + pointer_step(step)};
 }
 
 std::string SchemaPlace::text() const {
@@ -243,31 +242,108 @@ void SchemaPlace::bad(std::string_view what) const {
   fail(Errc::BadInput, "{}: {}", text(), what);
 }
 
-void SchemaPlace::unsupported(std::string_view what) const {
-  fail(Errc::Unsupported, "{}: {}", text(), what);
+std::string pointer_step(std::string_view name) {
+  std::string out;
+  for (const char c : name) {
+    if (c == '~') {
+      out += "~0";
+    } else if (c == '/') {
+      out += "~1";
+    } else {
+      out += c;
+    }
+  }
+  return out;
 }
 
-bool is_annotation(std::string_view keyword) {
-  return keyword.starts_with("x-") ||
-         std::find(kAnnotations.begin(), kAnnotations.end(), keyword) != kAnnotations.end();
+std::string_view type_name(JsonType type) {
+  return kTypeNames[static_cast<std::size_t>(type)];
 }
 
-void check_keywords(const Json& schema, const SchemaPlace& place) {
-  if (schema.is_boolean()) return;
-  if (!schema.is_object()) place.bad("a schema must be an object, true or false");
-  for (const auto& [name, value] : schema.items()) {
-    if (find_keyword(name) != nullptr || is_annotation(name)) continue;
-    place.unsupported(fmt::format("the keyword \"{}\" is not supported", name));
+SchemaHolder schemas_in(std::string_view keyword) {
+  if (keyword == "$defs" || keyword == "definitions") return SchemaHolder::Map;
+  if (keyword == "contentSchema") return SchemaHolder::One;
+  const Keyword* known = find_keyword(keyword);
+  if (known == nullptr) return SchemaHolder::None;
+  switch (known->shape) {
+    case Shape::Schema:
+      return SchemaHolder::One;
+    case Shape::Schemas:
+      return SchemaHolder::List;
+    case Shape::SchemaMap:
+      return SchemaHolder::Map;
+    case Shape::SchemaOrList:
+      return SchemaHolder::OneOrList;
+    case Shape::MapOrLists:
+      return SchemaHolder::MapOrLists;
+    default:
+      return SchemaHolder::None;
   }
 }
 
-JsonTypes types_of(const Json& schema, const SchemaPlace& place) {
+void check_keyword(std::string_view keyword, const Json& value, const SchemaPlace& place) {
+  const Keyword* known = find_keyword(keyword);
+  if (known == nullptr) {
+    if ((keyword == "$defs" || keyword == "definitions") && !value.is_object())
+      (place / keyword).bad("expected an object of schemas");
+    return;
+  }
+  if (known->shape == Shape::Types) return check_types(value, place / keyword);
+  const std::string_view wrong = wrong_shape(known->shape, value);
+  if (!wrong.empty()) (place / keyword).bad(wrong);
+}
+
+bool is_assertion(std::string_view keyword) {
+  return find_keyword(keyword) != nullptr;
+}
+
+Json modern_schema(const Json& schema) {
+  Json out = Json::object();
+  for (const auto& [name, value] : schema.items()) {
+    if (is_assertion(name)) out[name] = value;
+  }
+  modernize_bound(out, "minimum", "exclusiveMinimum");
+  modernize_bound(out, "maximum", "exclusiveMaximum");
+  modernize_items(out);
+  modernize_dependencies(out);
+  if (out.contains("const")) {
+    const Json only = out["const"];
+    if (out.contains("enum")) {
+      Json& values = out["enum"];
+      const bool listed = std::any_of(values.begin(), values.end(),
+                                      [&](const Json& v) { return equal_values(v, only); });
+      values = listed ? Json::array({only}) : Json::array();
+    } else {
+      out["enum"] = Json::array({only});
+    }
+    out.erase("const");
+  }
+  modernize_nullable(out);
+  if (out.contains("required") && out["required"].is_boolean()) out.erase("required");
+  if (const auto type = out.find("type"); type != out.end()) {
+    const bool any = *type == "any" || (type->is_array() && std::find(type->begin(), type->end(),
+                                                                      Json("any")) != type->end());
+    if (any) out.erase("type");
+  }
+  // Base64 is what the value is, not only how it is written.
+  if (schema.value("contentEncoding", Json()) == Json("base64") && !out.contains("format") &&
+      !out.contains("pattern") && out.value("type", Json()) == Json("string")) {
+    out["format"] = "base64";
+  }
+  return out;
+}
+
+JsonTypes all_types() {
+  return {JsonType::Object, JsonType::Array,   JsonType::String,
+          JsonType::Number, JsonType::Boolean, JsonType::Null};
+}
+
+JsonTypes types_of(const Json& schema) {
   JsonTypes types;
   if (const auto type = schema.find("type"); type != schema.end()) {
-    if (type->is_array()) {
-      for (const Json& name : *type) types.insert(type_named(name, place / "type"));
-    } else {
-      types.insert(type_named(*type, place / "type"));
+    const Json names = type->is_array() ? *type : Json::array({*type});
+    for (const Json& name : names) {
+      if (const auto known = type_named(name)) types.insert(*known);
     }
   } else {
     for (const Keyword& keyword : kKeywords) {
@@ -275,12 +351,8 @@ JsonTypes types_of(const Json& schema, const SchemaPlace& place) {
         types.insert(keyword.about);
       }
     }
-    if (types.empty()) {
-      types = {JsonType::Object, JsonType::Array,   JsonType::String,
-               JsonType::Number, JsonType::Boolean, JsonType::Null};
-    }
+    if (types.empty()) types = all_types();
   }
-  if (schema.value("nullable", Json(false)) == Json(true)) types.insert(JsonType::Null);
   if (types.contains(JsonType::Number)) types.erase(JsonType::Integer);
   return types;
 }
@@ -290,7 +362,10 @@ JsonType type_of_value(const Json& value) {
   if (value.is_array()) return JsonType::Array;
   if (value.is_string()) return JsonType::String;
   if (value.is_number_integer()) return JsonType::Integer;
-  if (value.is_number()) return JsonType::Number;
+  if (value.is_number()) {
+    const double number = value.get<double>();
+    return std::floor(number) == number ? JsonType::Integer : JsonType::Number;
+  }
   return value.is_boolean() ? JsonType::Boolean : JsonType::Null;
 }
 
@@ -299,20 +374,19 @@ bool has_type(const Json& value, const JsonTypes& types) {
   return types.contains(type) || (type == JsonType::Integer && types.contains(JsonType::Number));
 }
 
-const Json& resolve_reference(const Json& root, const Json& reference, const SchemaPlace& place) {
-  if (!reference.is_string()) place.bad("$ref must be a string");
-  const auto& text = reference.get_ref<const std::string&>();
-  if (!text.starts_with('#')) {
-    place.unsupported(fmt::format("$ref \"{}\" points outside of the schema", text));
+bool equal_values(const Json& a, const Json& b) {
+  if (a.is_number() && b.is_number()) return equal_numbers(a, b);
+  if (a.type() != b.type() || a.size() != b.size()) return false;
+  if (a.is_array()) {
+    return std::equal(a.begin(), a.end(), b.begin(), equal_values);
   }
-  if (text.size() > 1 && text[1] != '/') {
-    place.unsupported(fmt::format("$ref \"{}\" is not a path such as #/$defs/name", text));
+  if (a.is_object()) {
+    return std::all_of(a.items().begin(), a.items().end(), [&](const auto& member) {
+      const auto other = b.find(member.key());
+      return other != b.end() && equal_values(member.value(), *other);
+    });
   }
-  try {
-    return root.at(Json::json_pointer(text.substr(1)));
-  } catch (const Json::exception&) {
-    place.bad(fmt::format("$ref \"{}\" leads nowhere", text));
-  }
+  return a == b;
 }
 
 Json without(Json schema, std::string_view keyword) {
@@ -320,49 +394,19 @@ Json without(Json schema, std::string_view keyword) {
   return schema;
 }
 
-Json both_schemas(const Json& a, const Json& b, const SchemaPlace& place) {
-  if (!a.is_object() || !b.is_object()) {
-    if (a == Json(true)) return b;
-    if (b == Json(true)) return a;
-    if (a == Json(false) || b == Json(false)) return false;
-    place.bad("a schema must be an object, true or false");
-  }
-  return Conjunction(a, b, place).run();
-}
-
-bool are_disjoint(const Json& a, const Json& b, const SchemaPlace& place) {
-  if (a == Json(false) || b == Json(false)) return true;
-  if (!a.is_object() || !b.is_object()) return false;
-  for (const char* indirect : {"$ref", "anyOf", "oneOf", "allOf"}) {
-    if (a.contains(indirect) || b.contains(indirect)) return false;
-  }
-  if (lists_are_disjoint(a, b)) return true;
-  const auto typed = [](const Json& s) { return s.contains("type") || listed_values(s); };
-  if (!typed(a) || !typed(b)) return false;
-  const auto types = [&](const Json& schema) {
-    JsonTypes out;
-    if (schema.contains("type")) return types_of(schema, place);
-    const Json values = *listed_values(schema);
-    for (const Json& value : values) out.insert(type_of_value(value));
-    return out;
-  };
-  const JsonTypes x = types(a), y = types(b);
-  const auto numeric = [](JsonType t) { return t == JsonType::Number || t == JsonType::Integer; };
-  const bool share_type = std::any_of(x.begin(), x.end(), [&](JsonType t) {
-    return y.contains(t) || (numeric(t) && std::any_of(y.begin(), y.end(), numeric));
-  });
-  if (!share_type) return true;
-  if (x != JsonTypes{JsonType::Object} || y != x) return false;
-  const Json ours = a.value("properties", Json::object()),
-             theirs = b.value("properties", Json::object());
-  if (!ours.is_object() || !theirs.is_object()) return false;
-  for (const auto& [name, schema] : ours.items()) {
-    if (theirs.contains(name) && is_required(a, name) && is_required(b, name) &&
-        lists_are_disjoint(schema, theirs[name])) {
-      return true;
+Json all_of(const Json& a, const Json& b) {
+  if (a == b || b == Json(true)) return a;
+  if (a == Json(true)) return b;
+  if (a == Json(false) || b == Json(false)) return false;
+  Json parts = Json::array();
+  for (const Json* one : {&a, &b}) {
+    if (one->size() == 1 && one->contains("allOf")) {
+      for (const Json& part : (*one)["allOf"]) parts.push_back(part);
+    } else {
+      parts.push_back(*one);
     }
   }
-  return false;
+  return {{"allOf", std::move(parts)}};
 }
 
 }  // namespace moeflux

@@ -85,6 +85,7 @@ class TokenMasks {
   void fill(Cursor& cursor, std::span<std::uint8_t> allowed);
 
   std::size_t n_ids() const { return trie_->n_ids(); }
+  const std::vector<std::string>& notes() const { return compiled_->notes; }
   std::size_t bytes();  // of memory, the tree of the vocabulary not counted
   void forget();        // what was learned; it is learned again where it is needed
   struct Counts {

@@ -70,6 +70,7 @@ unsigned type_of(const Json& value) {
 
 // The place "#/$defs/name" points to.
 const Json* resolve(const Json& root, std::string_view reference) {
+  if (reference == "#") return &root;
   if (!reference.starts_with("#/")) return nullptr;
   reference.remove_prefix(1);
   try {

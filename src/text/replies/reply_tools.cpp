@@ -234,7 +234,7 @@ class ToolGrammarWriter {
         gbnf_literal(std::string(tagged_markup(format_).parameter_begin) + key);
     add_rule(rule, fmt::format("{} {} {} {}", begin, after_key(is_string),
                                is_string ? text_value(property)
-                                         : json_value(rule + "-value", property, root),
+                                         : json_value(rule + "-value", key, property, root),
                                parameter_close()));
   }
 
@@ -256,7 +256,33 @@ class ToolGrammarWriter {
     return on_lines("(" + body + ")");
   }
 
-  std::string json_value(const std::string& rule, const Json& property, const Json& root) {
+  // A reference that leads elsewhere than to the definitions.
+  static bool refers_to_root(const Json& schema) {
+    if (schema.is_object()) {
+      const auto reference = schema.find("$ref");
+      if (reference != schema.end() && reference->is_string()) {
+        const auto& text = reference->get_ref<const std::string&>();
+        if (!text.starts_with("#/$defs/") && !text.starts_with("#/definitions/")) return true;
+      }
+    }
+    return schema.is_structured() && std::any_of(schema.begin(), schema.end(), refers_to_root);
+  }
+
+  // The schema of one parameter, in the company of the whole, whose references stay what they are.
+  static Json parameter_within(const std::string& key, const Json& root) {
+    Json whole = root;
+    if (!whole.contains("$id") || !whole["$id"].is_string()) whole["$id"] = "urn:tool";
+    const std::string id = whole["$id"].get<std::string>();
+    std::string step;
+    for (const char c : key) {
+      step += c == '~' ? "~0" : c == '/' ? "~1" : c == '%' ? "%25" : std::string(1, c);
+    }
+    return {{"$ref", id.substr(0, id.find('#')) + "#/properties/" + step},
+            {"$defs", {{"tool", std::move(whole)}}}};
+  }
+
+  std::string json_value(const std::string& rule, const std::string& key, const Json& property,
+                         const Json& root) {
     if (!options_.use_schemas) {
       const unsigned types = allowed_types(property, root);
       Json names = Json::array();
@@ -268,10 +294,13 @@ class ToolGrammarWriter {
       }
       return within_blanks(add_schema(rule, Json{{"type", names}}));
     }
+    if (refers_to_root(property)) {
+      return within_blanks(add_schema(rule, parameter_within(key, root)));
+    }
     Json schema = property;
-    for (const char* key : {"$defs", "definitions"}) {
-      if (schema.is_object() && root.contains(key) && !schema.contains(key)) {
-        schema[key] = root[key];
+    for (const char* shared : {"$defs", "definitions"}) {
+      if (schema.is_object() && root.contains(shared) && !schema.contains(shared)) {
+        schema[shared] = root[shared];
       }
     }
     return within_blanks(add_schema(rule, std::move(schema)));

@@ -34,6 +34,23 @@ TEST(ChatAnswerViewTest, ShownThoughtsAreDim) {
   EXPECT_EQ(shown.text, "\033[2mone\033[0m\n\033[2mt\xE2\x90\x9Bwo\033[0m\n\n\033[1mx\033[0m\n");
 }
 
+TEST(ChatAnswerViewTest, StatusLinesFitTheTerminal) {
+  Shown shown;
+  AnswerView view({.think = ThinkView::Fold, .live = true, .width = 12}, shown.sink());
+  view.reading(123456, 0);
+  EXPECT_EQ(shown.text, "\r\033[Kreading 12\u2026");
+  shown.text.clear();
+  view.call("\u65e5\u672c");
+  EXPECT_EQ(shown.text, "\r\033[Kwriting a \u2026");
+  ChatReply reply;
+  reply.n_answer = 42;
+  reply.answer_seconds = 2;
+  reply.first_token_seconds = 0.5;
+  EXPECT_EQ(stats_line(reply), "42 tokens, 21.0 tok/s, first after 0.50 s");
+  EXPECT_EQ(stats_line(reply, 30), "42 tokens, 21.0 tok/s,\nfirst after 0.50 s");
+  EXPECT_EQ(stats_line(reply, 5), "42 tokens,\n21.0 tok/s,\nfirst after 0.50 s");
+}
+
 TEST(ChatAnswerViewTest, FoldedThoughtsAreOneLineOnATerminal) {
   Shown shown;
   AnswerView view({.think = ThinkView::Fold, .live = true}, shown.sink());

@@ -55,6 +55,30 @@ TEST(ChatSessionTest, OneThatNobodyHasSpokenInIsNotWritten) {
   EXPECT_EQ(store.latest(), std::nullopt);
 }
 
+TEST(ChatSessionTest, AreFoundByWhatWasSaid) {
+  const TempDir directory;
+  const ChatStore store(directory.path());
+  store.save(conversation("first", "Where do Frogs live?"));
+  store.save(conversation("second", "Where do toads live?"));
+  store.save(conversation("frog", "Something else"));
+  EXPECT_EQ(store.resolve("second"), "second");
+  EXPECT_EQ(store.resolve("frog"), "frog");  // its name, though another one speaks of frogs
+  EXPECT_EQ(store.resolve("frogs live"), "first");
+  EXPECT_EQ(store.resolve("LIVE toads"), "second");
+  EXPECT_EQ(store.find("live").size(), 2u);
+  EXPECT_EQ(store.find("no").size(), 3u);  // of the answer
+  expect_error(Errc::BadInput, {"\"where live\"", "2 conversations", "first", "second", "toads"},
+               [&] { store.resolve("where live"); });
+  expect_error(Errc::NotFound, {"\"newt\""}, [&] { store.resolve("newt"); });
+  const ChatStore::Entry entry{.name = "n",
+                               .changed = "2026-01-01 10:00",
+                               .title = "\u65e5\u672c\u8a9e\u65e5\u672c\u8a9e",
+                               .age = 0};
+  EXPECT_EQ(
+      session_list({entry}, 57),
+      "n" + std::string(27, ' ') + "2026-01-01 10:00  \u65e5\u672c\u8a9e\u65e5\u672c\u2026\n");
+}
+
 TEST(ChatSessionTest, NamesAreOnlyNames) {
   const TempDir directory;
   const ChatStore store(directory.file("sessions"));

@@ -135,9 +135,9 @@ TEST_F(ChatTest, ErrorsEndNothing) {
       {"--no-think"});
   EXPECT_EQ(outcome.out, "12 + 30 = 42\n");
   EXPECT_EQ(outcome.exit_code, 1) << "a script wants to know";
-  for (const char* part : {"did you mean /help?", "is no name for a session", "no session \"nope\"",
-                           "/save needs a name", "\"hot\" is not a number", "nothing to take back",
-                           "no question to answer", "UTF-8"}) {
+  for (const char* part : {"did you mean /help?", "there is no session \"../../etc/passwd\"",
+                           "no session \"nope\"", "/save needs a name", "\"hot\" is not a number",
+                           "nothing to take back", "no question to answer", "UTF-8"}) {
     EXPECT_NE(outcome.err.find(part), std::string::npos) << part << " is not in " << outcome.err;
   }
 }

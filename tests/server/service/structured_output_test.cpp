@@ -72,18 +72,55 @@ TEST_F(StructuredOutputTest, AGrammarIsKept) {
   EXPECT_TRUE(answer == "yes" || answer == "no") << answer;
 }
 
-TEST_F(StructuredOutputTest, WhatCannotBeKeptIsRefusedByName) {
+TEST_F(StructuredOutputTest, WhatIsNoSchemaIsRefusedByName) {
   Json request = question("x");
   request["response_format"] = {
       {"type", "json_schema"},
-      {"json_schema",
-       {{"name", "n"}, {"schema", {{"type", "object"}, {"not", {{"type", "null"}}}}}}}};
+      {"json_schema", {{"name", "n"}, {"schema", {{"type", "object"}, {"not", 5}}}}}};
   const Json body = ask(request, 400);
-  EXPECT_NE(body.at("error").at("message").get<std::string>().find("not"), std::string::npos);
+  EXPECT_NE(body.at("error").at("message").get<std::string>().find("/not"), std::string::npos);
   EXPECT_EQ(body.at("error").at("param"), "response_format");
   request = question("x");
   request["grammar"] = "root ::= (";
   EXPECT_EQ(ask(request, 400).at("error").at("param"), "grammar");
+}
+
+TEST_F(StructuredOutputTest, WhatDecodingDoesNotKeepIsNamedInAHeader) {
+  const auto answer_to = [&](const Json& items, bool stream) {
+    Json request = question("Name two colours.");
+    request["stream"] = stream;
+    request["response_format"] = {{"type", "json_schema"},
+                                  {"json_schema",
+                                   {{"name", "n"},
+                                    {"schema",
+                                     {{"type", "object"},
+                                      {"properties",
+                                       {{"two\nitems",
+                                         {{"type", "array"},
+                                          {"items", items},
+                                          {"uniqueItems", true},
+                                          {"minItems", 2},
+                                          {"maxItems", 2}}}}},
+                                      {"required", {"two\nitems"}}}}}}};
+    const ClientResponse response = server_.post("/v1/chat/completions", request);
+    EXPECT_EQ(response.status, 200) << response.body;
+    return response;
+  };
+  const auto header = [](const ClientResponse& response, const std::string& name) {
+    const auto at = response.headers.find(name);
+    return at == response.headers.end() ? std::string() : at->second;
+  };
+  // Whatever it writes, the two are the same.
+  const Json same = {{"type", "integer"}, {"minimum", 7}, {"maximum", 7}};
+  const ClientResponse whole = answer_to(same, false);
+  EXPECT_EQ(header(whole, "x-schema-not-enforced"), "/properties/two%0Aitems/uniqueItems");
+  EXPECT_EQ(header(whole, "x-schema-violation"), "/two%0Aitems: uniqueItems");
+  const ClientResponse streamed = answer_to(same, true);
+  EXPECT_EQ(header(streamed, "x-schema-not-enforced"), "/properties/two%0Aitems/uniqueItems");
+  EXPECT_EQ(header(streamed, "x-schema-violation"), "");
+  const ClientResponse kept = answer_to({{"enum", {"red", "blue"}}}, false);
+  EXPECT_EQ(header(kept, "x-schema-not-enforced"), "");
+  EXPECT_EQ(header(kept, "x-schema-violation"), "");
 }
 
 TEST_F(StructuredOutputTest, ADemandedCallIsMade) {

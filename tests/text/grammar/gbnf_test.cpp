@@ -167,9 +167,11 @@ TEST(Gbnf, SchemasAsRules) {
       run.accepts("<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1, \"b\": 22}}\n"
                   "</tool_call>"));
   EXPECT_FALSE(run.begins("<tool_call>\n{\"name\": \"add\", \"arguments\": {\"b\""));
-  expect_error(Errc::Unsupported, {"arguments: /items", "\"not\""}, [] {
-    parse_gbnf("root ::= arguments", {{"arguments", {{"items", {{"not", true}}}}}});
+  expect_error(Errc::BadInput, {"arguments: /items/not", "a schema must be"}, [] {
+    parse_gbnf("root ::= arguments", {{"arguments", {{"items", {{"not", 1}}}}}});
   });
+  EXPECT_EQ(parse_gbnf("root ::= arguments", {{"arguments", {{"uniqueItems", true}}}}).notes(),
+            std::set<std::string>{"/uniqueItems"});
   expect_error(Errc::BadInput, {"line 2", "name of a schema"}, [] {
     parse_gbnf("root ::= x\nx ::= \"a\"", {{"x", true}});
   });

@@ -3,7 +3,7 @@
 
 #include "support/expect_error.h"
 #include "text/grammar/grammar_support.h"
-#include "text/grammar/json_pieces.h"
+#include "text/grammar/pattern_language.h"
 
 namespace moeflux {
 namespace {
@@ -56,22 +56,25 @@ TEST(Pattern, LengthsTogetherWithAPattern) {
   EXPECT_FALSE(run.accepts("\"abcde\""));
   GrammarRun inside(Json{{"type", "string"}, {"pattern", "^a{3}b?$"}, {"maxLength", 4}});
   EXPECT_TRUE(inside.accepts("\"aaab\""));
-  expect_error(Errc::Unsupported, {"schema: /pattern", "lengths 1 to any"}, [] {
-    GrammarRun(Json{{"type", "string"}, {"pattern", "^a+b*$"}, {"maxLength", 4}});
-  });
+  GrammarRun both(Json{{"type", "string"}, {"pattern", "^a+b*$"}, {"maxLength", 4}});
+  EXPECT_TRUE(both.accepts("\"aabb\""));
+  EXPECT_FALSE(both.begins("\"aabbb"));
 }
 
 TEST(Pattern, Errors) {
   const auto refuse = [](Errc code, const std::string& pattern, std::string_view part) {
-    expect_error(code, {"schema: /properties/p/pattern", part}, [&] {
-      json_schema_grammar({{"properties", {{"p", {{"type", "string"}, {"pattern", pattern}}}}}});
+    expect_error(code, {"pattern", part}, [&] {
+      TextLanguages languages;
+      pattern_language(languages, pattern);
     });
+    // In a schema it is left to the check.
+    const Grammar grammar =
+        json_schema_grammar({{"properties", {{"p", {{"type", "string"}, {"pattern", pattern}}}}}});
+    EXPECT_EQ(grammar.notes(), std::set<std::string>{"/properties/p/pattern"});
   };
-  refuse(Errc::Unsupported, "(?=a)", "look-around");
   refuse(Errc::Unsupported, R"((a)\1)", "back reference");
-  refuse(Errc::Unsupported, R"(\bword)", "\\b");
-  refuse(Errc::Unsupported, "a^b", "^ in the middle");
-  refuse(Errc::Unsupported, "(a$)", "$ inside of a group");
+  refuse(Errc::Unsupported, "(?<=a)b", "look-behind");
+  refuse(Errc::Unsupported, R"(\p{Script=Greek})", "property");
   refuse(Errc::BadInput, "(a", "not closed");
   refuse(Errc::BadInput, "a)", "closes nothing");
   refuse(Errc::BadInput, "[a", "not closed");
@@ -98,11 +101,14 @@ TEST(Format, WhatEachAccepts) {
           {"hostname", {"example.com", "a-b.c"}, {"-a.com", "a_b", "a..b"}},
           {"ipv4", {"0.0.0.0", "255.249.199.99"}, {"256.0.0.0", "1.2.3", "01.2.3.4"}},
           {"ipv6", {"2001:db8:0:0:0:0:0:1"}, {"2001:db8", "g:0:0:0:0:0:0:1"}},
+          {"iri", {"https://example.com/"}, {"example.com"}},
+          {"uuid4",
+           {"123e4567-e89b-42d3-a456-426614174000"},
+           {"123e4567-e89b-12d3-a456-426614174000"}},
+          {"base64", {"", "aGk="}, {"aGk"}},
+          {"json-pointer", {"", "/a/b~0c"}, {"a", "/~"}},
           {"uri", {"https://example.com/a/b?c=d#e", "http://h:80/"}, {"example.com", "http:/x"}},
       });
-  expect_error(Errc::Unsupported, {"schema: /format", "\"iri\"", "date-time"}, [] {
-    json_schema_grammar({{"type", "string"}, {"format", "iri"}});
-  });
 }
 
 }  // namespace

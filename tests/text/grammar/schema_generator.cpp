@@ -44,7 +44,11 @@ class Generator {
 
   Json schema(int depth) {
     if (depth <= 0) return scalar();
-    switch (random_.integer(0, 9)) {
+    switch (random_.integer(0, 11)) {
+      case 10:
+        return conditional(depth - 1);
+      case 11:
+        return record(depth - 1);
       case 0:
       case 1:
         return object(depth - 1);
@@ -89,6 +93,8 @@ class Generator {
 
   Json integer() {
     Json out = {{"type", "integer"}};
+    if (random_.chance(0.2)) return {{"type", "integer"}, {"multipleOf", random_.integer(2, 60)}};
+    if (random_.chance(0.1)) return {{"type", "integer"}, {"not", {{"enum", {3, 4, 12}}}}};
     const std::int64_t low = random_.integer(-2000, 2000), high = low + random_.integer(3, 5000);
     if (random_.chance(0.6)) out[random_.chance(0.5) ? "minimum" : "exclusiveMinimum"] = low;
     if (random_.chance(0.6)) out[random_.chance(0.5) ? "maximum" : "exclusiveMaximum"] = high;
@@ -102,11 +108,21 @@ class Generator {
     if (random_.chance(0.6)) out[random_.chance(0.5) ? "minimum" : "exclusiveMinimum"] = low;
     if (random_.chance(0.6)) out[random_.chance(0.5) ? "maximum" : "exclusiveMaximum"] = high;
     if (random_.chance(0.1)) out["nullable"] = true;
+    if (random_.chance(0.2))
+      return {{"type", "number"}, {"multipleOf", pick<double>({0.01, 0.5, 2.5})}};
     return out;
   }
 
   Json string() {
     Json out = {{"type", "string"}};
+    if (random_.chance(0.15)) {
+      out["pattern"] = pick(std::vector<std::string>{"^(?!.*b)[a-d]{2,9}$", "^(?=.*\\d)[a-z\\d]+$",
+                                                     "\\bof\\b", "^[\\w-]+$"});
+      if (random_.chance(0.5)) out["allOf"] = Json::array({{{"pattern", "[aco]"}}});
+      out["maxLength"] = random_.integer(9, 40);
+      if (random_.chance(0.3)) out["not"] = {{"pattern", "zz"}};
+      return out;
+    }
     if (random_.chance(0.2)) {
       out["pattern"] = pick(std::vector<std::string>{"^[a-z]{2,6}$", "^\\d+(\\.\\d{2})?$", "x",
                                                      "^(foo|bar)*$", "^[A-Z][a-z]*( [A-Z][a-z]*)?$",
@@ -131,6 +147,48 @@ class Generator {
     if (random_.chance(0.8)) out["items"] = schema(depth);
     if (out.contains("items") && random_.chance(0.4)) out["minItems"] = random_.integer(0, 4);
     if (random_.chance(0.5)) out["maxItems"] = random_.integer(4, 8);
+    if (random_.chance(0.1)) {
+      return {
+          {"type", "array"}, {"uniqueItems", true}, {"items", {{"enum", {"a", 1, true, nullptr}}}}};
+    }
+    if (random_.chance(0.1)) {
+      return {{"type", "array"},
+              {"items", {{"type", Json::array({"integer", "boolean"})}}},
+              {"contains", {{"type", "boolean"}}},
+              {"maxContains", random_.integer(1, 3)},
+              {"maxItems", 6}};
+    }
+    return out;
+  }
+
+  // Members by the form of their names.
+  Json record(int depth) {
+    if (random_.chance(0.5)) {
+      return {{"type", "object"},
+              {"propertyNames", {{"pattern", "^[a-z]{1,4}$"}, {"not", {{"const", "no"}}}}},
+              {"additionalProperties", schema(depth)}};
+    }
+    return {{"type", "object"},
+            {"properties", {{"id", integer()}}},
+            {"patternProperties",
+             {{"^n_\\w{0,4}$", {{"type", "number"}}}, {"^[a-z]_s$", schema(depth)}}},
+            {"additionalProperties", false},
+            {"maxProperties", random_.integer(1, 4)}};
+  }
+
+  Json conditional(int depth) {
+    Json out = {
+        {"type", "object"},
+        {"properties",
+         {{"kind", {{"enum", {"a", "b", "c"}}}}, {"x", schema(depth)}, {"y", schema(depth)}}},
+        {"required", {"kind"}}};
+    if (random_.chance(0.5)) {
+      out["if"] = {{"properties", {{"kind", {{"const", "a"}}}}}};
+      out["then"] = {{"required", {"x"}}};
+      if (random_.chance(0.5)) out["else"] = {{"not", {{"required", {"x"}}}}};
+    }
+    if (random_.chance(0.4)) out["dependentRequired"] = {{"x", {"y"}}};
+    if (random_.chance(0.4)) out["unevaluatedProperties"] = false;
     return out;
   }
 

@@ -118,6 +118,11 @@ class Validator {
     if (keyword == "enum") {
       return unless(std::find(argument.begin(), argument.end(), value) != argument.end());
     }
+    if (keyword == "not") return unless(!check(argument, value, at).empty());
+    if (keyword == "if") {
+      const char* then = check(argument, value, at).empty() ? "then" : "else";
+      return schema.contains(then) ? check(schema[then], value, at) : "";
+    }
     if (keyword == "$ref") {
       const std::string pointer = argument.get<std::string>().substr(1);
       return check(root_.at(Json::json_pointer(pointer)), value, at);
@@ -157,7 +162,8 @@ class Validator {
     if (keyword == "maximum") return unless(number <= bound);
     if (keyword == "exclusiveMinimum") return unless(number > bound);
     if (keyword == "exclusiveMaximum") return unless(number < bound);
-    if (keyword == "multipleOf") return unless(std::fmod(number, bound) == 0.0);
+    if (keyword == "multipleOf")
+      return unless(std::abs(number / bound - std::round(number / bound)) < 1e-6);
     return "";
   }
 
@@ -188,12 +194,21 @@ class Validator {
       }
     }
     const Json named = schema.value("properties", Json::object());
+    const Json patterns = schema.value("patternProperties", Json::object());
     for (const auto& [name, member] : value.items()) {
       std::string why;
       if (keyword == "properties" && argument.contains(name)) {
         why = check(argument[name], member, at + "/" + name);
       }
-      if (keyword == "additionalProperties" && !named.contains(name)) {
+      bool matched = false;
+      for (const auto& [pattern, inner] : patterns.items()) {
+        if (!std::regex_search(wide(name), std::wregex(wide(pattern)))) continue;
+        matched = true;
+        if (keyword == "patternProperties" && why.empty()) {
+          why = check(inner, member, at + "/" + name);
+        }
+      }
+      if (keyword == "additionalProperties" && !named.contains(name) && !matched) {
         why = check(argument, member, at + "/" + name);
       }
       if (!why.empty()) return why;

@@ -71,6 +71,23 @@ std::string qwen_call(const std::string& parameters) {
 const std::string kCity = "<parameter=city>\nNew </param> York\n</parameter>\n";
 const std::string kDays = "<parameter=days>\n12\n</parameter>\n";
 
+// A parameter stands alone in its tags; its references lead where the whole schema says.
+TEST(ReplyTools, ParametersReferToTheWholeSchema) {
+  const Json nested = normalize_tools(Json::parse(R"([{"type": "function", "function": {"name": "f",
+      "parameters": {"type": "object", "required": ["next"], "properties": {
+        "next": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}, "same/": {"$ref": "#/properties/next"}},
+        "additionalProperties": false}}}])"));
+  test::GrammarRun calls =
+      run(tool_grammar(ReplyFormat::QwenXml, nested, {.choice = {Mode::Required}}));
+  const auto call = [](const std::string& value) {
+    return "<tool_call>\n<function=f>\n<parameter=next>\n" + value +
+           "\n</parameter>\n</function>\n</tool_call>";
+  };
+  EXPECT_TRUE(calls.accepts(call("null")));
+  EXPECT_TRUE(calls.accepts(call(R"({"next": {"next": null}, "same/": null})")));
+  EXPECT_FALSE(calls.begins(call(R"({"next": 1})")));
+}
+
 TEST(ReplyTools, QwenGrammarKeepsToTheSchema) {
   test::GrammarRun calls = run(grammar(ReplyFormat::QwenXml, {.choice = {Mode::Required}}));
   const std::string now = "<tool_call>\n<function=now>\n</function>\n</tool_call>";
