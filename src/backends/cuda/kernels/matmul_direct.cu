@@ -231,8 +231,8 @@ GPU_INLINE void direct_product(const ProductParams& p) {
   };
   unsigned char* activations = dynamic_shared();
   unsigned char* codes_of_lanes = activations + kStages * kStageBytes;
-  unsigned char* means = codes_of_lanes + kDirectCodeStages * kColumns * kDirectDepth / 2;
-  auto* table = reinterpret_cast<std::uint32_t*>(means + kProductRows * kDirectGroups * 2);
+  auto* table = reinterpret_cast<std::uint32_t*>(codes_of_lanes +
+                                                 kDirectCodeStages * kColumns * kDirectDepth / 2);
 
   GPU_SHARED std::int32_t x_rows[kProductRows], y_rows[kProductRows];
   GPU_SHARED float row_scales[kProductRows];
@@ -268,7 +268,7 @@ GPU_INLINE void direct_product(const ProductParams& p) {
     close_copies();
   };
   // Of the groups from one on: with the copies of a step that is awaited before they are read.
-  const auto copy_means = [&](int first_group) GPU_LAMBDA {
+  const auto copy_means = [&](int first_group, unsigned char* means) GPU_LAMBDA {
     const int in_row = thread() % kMeansUnits;
     if (first_group + 8 * in_row >= p.means_stride) return;
     GPU_ROLLED
@@ -276,7 +276,7 @@ GPU_INLINE void direct_product(const ProductParams& p) {
       copy_16(means + means_at(row, in_row),
               p.x_means + x_rows[row] * p.means_stride + first_group + 8 * in_row);
   };
-  copy_means(0);
+  copy_means(0, activations + (kStages - 1) * kStageBytes);  // a stage that is free until then
   GPU_UNROLL
   for (int i = 0; i < kStages - 1; ++i) copy(i, i);
 
@@ -290,7 +290,7 @@ GPU_INLINE void direct_product(const ProductParams& p) {
       GPU_UNROLL
       for (int i = 0; i < 8 * kTiles * 4; ++i) sums[i / 16][i / 4 % 4][i % 4] *= factor;
     };
-    const auto add_offsets = [&](int n_groups) GPU_LAMBDA {
+    const auto add_offsets = [&](int n_groups, const unsigned char* means) GPU_LAMBDA {
       GPU_ROLLED
       for (int first = 0; first < n_groups; first += 16) {
         std::uint32_t offsets[kTiles][2];
@@ -320,9 +320,10 @@ GPU_INLINE void direct_product(const ProductParams& p) {
       const int block = step / 2, of_groups = block % blocks_of_groups * kDirectDepth;
       if (of_groups == 0 && step % 2 == 0) {
         const int first_group = block * kDirectDepth >> group_shift;
+        unsigned char* means = activations + (stage == 0 ? kStages - 1 : stage - 1) * kStageBytes;
         if (block > 0) {
           sync();
-          copy_means(first_group);
+          copy_means(first_group, means);
           close_copies();
           multiply_sums(1 / p.unit);
         }
@@ -334,7 +335,7 @@ GPU_INLINE void direct_product(const ProductParams& p) {
           await_copies<kStages - 2>();
         sync();
         const int left = static_cast<int>(p.means_stride) - first_group;
-        add_offsets(left < kDirectGroups ? left : kDirectGroups);
+        add_offsets(left < kDirectGroups ? left : kDirectGroups, means);
         multiply_sums(p.unit);
       }
       await_copies<kStages - 2>();
