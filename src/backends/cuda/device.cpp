@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <string>
 
 #include "base/error.h"
@@ -40,7 +39,7 @@ Device::Device(const Driver& driver, int index)
   const int major = attribute(driver_, device_, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
   if (major < 8)
     fail(Errc::Unsupported, "{}: kernels need a GPU of compute capability 8.0 or later", name_);
-  overlaps_ = major >= 9 && std::getenv("MOEFLUX_NO_OVERLAP") == nullptr;
+  overlaps_ = major >= 9;
   n_processors_ = attribute(driver_, device_, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   most_shared_ = static_cast<std::size_t>(
       attribute(driver_, device_, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
