@@ -112,6 +112,7 @@ class CudaBackend final : public Backend {
 
   template <class Params>
   void launch(std::string_view kernel, const Params& params, const Grid& grid) {
+    MOEFLUX_ASSERT(grid.shared_bytes <= shared_bytes_of_block());
     settle();
     program_.launch(kernel, params, grid);
     note_enqueued();

@@ -223,7 +223,10 @@ void CudaBackend::product(gpu::ProductParams& p, std::int64_t most_rows, std::in
   };
   const bool is_exact_half =
       is_half(w) && (p.result.gate == gpu::Gate::None || is_half(p.weights[1]));
-  p.n_parts = !is_fine ? 1 : is_direct || is_exact_half ? 2 : 3;
+  // Routed experts take one half even then: what is rounded shows less in a sum of several, and
+  // their weights are exact where scales are bfloats.
+  const bool is_one = !is_fine || (is_direct && p.tiles != nullptr);
+  p.n_parts = is_one ? 1 : is_direct || is_exact_half ? 2 : 3;
   p.rows_per_tile = gpu::kProductRows;
   round(p, n_x, is_direct);
   if (is_large && !is_direct) {

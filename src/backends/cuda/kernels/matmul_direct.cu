@@ -230,9 +230,9 @@ GPU_INLINE void direct_product(const ProductParams& p) {
     return weight_of(p, p.result.gate != Gate::None ? thread() / 4 % 2 : 0, tile.expert);
   };
   unsigned char* activations = dynamic_shared();
+  constexpr int kCodeBytes = kDirectCodeStages * kColumns * kDirectDepth / 2;
   unsigned char* codes_of_lanes = activations + kStages * kStageBytes;
-  unsigned char* means = codes_of_lanes + kDirectCodeStages * kColumns * kDirectDepth / 2;
-  auto* table = reinterpret_cast<std::uint32_t*>(means + kProductRows * kDirectGroups * 2);
+  auto* table = reinterpret_cast<std::uint32_t*>(codes_of_lanes + kCodeBytes);
 
   GPU_SHARED std::int32_t x_rows[kProductRows], y_rows[kProductRows];
   GPU_SHARED float row_scales[kProductRows];
@@ -268,7 +268,7 @@ GPU_INLINE void direct_product(const ProductParams& p) {
     close_copies();
   };
   // Of the groups from one on: with the copies of a step that is awaited before they are read.
-  const auto copy_means = [&](int first_group) GPU_LAMBDA {
+  const auto copy_means = [&](int first_group, unsigned char* means) GPU_LAMBDA {
     const int in_row = thread() % kMeansUnits;
     if (first_group + 8 * in_row >= p.means_stride) return;
     GPU_ROLLED
@@ -276,21 +276,23 @@ GPU_INLINE void direct_product(const ProductParams& p) {
       copy_16(means + means_at(row, in_row),
               p.x_means + x_rows[row] * p.means_stride + first_group + 8 * in_row);
   };
-  copy_means(0);
+  copy_means(0, activations + (kStages - 1) * kStageBytes);  // a stage that is free until then
   GPU_UNROLL
   for (int i = 0; i < kStages - 1; ++i) copy(i, i);
 
   const int group_shift = 31 - count_leading_zeros(p.weights[0].group);
   const int blocks_of_groups = (kDirectGroups << group_shift) / kDirectDepth;
   float sums[8][kTiles][4] = {};
+  const auto multiply_sums = [&](float factor) GPU_LAMBDA {  // a power of two
+    GPU_UNROLL
+    for (int i = 0; i < 8 * kTiles * 4; ++i) sums[i / 16][i / 4 % 4][i % 4] *= factor;
+  };
+  // The steps of as many groups as are opened at a time.
+  int step = 0, end = 0, stage = 0, n_groups = 0;
+  unsigned char* means = nullptr;
   const auto multiply = [&](auto pieces) GPU_LAMBDA {
     const int in_piece = lane() % 16, unit = lane() / 16;
-    // A factor of both: a power of two.
-    const auto multiply_sums = [&](float factor) GPU_LAMBDA {
-      GPU_UNROLL
-      for (int i = 0; i < 8 * kTiles * 4; ++i) sums[i / 16][i / 4 % 4][i % 4] *= factor;
-    };
-    const auto add_offsets = [&](int n_groups) GPU_LAMBDA {
+    const auto add_offsets = [&]() GPU_LAMBDA {
       GPU_ROLLED
       for (int first = 0; first < n_groups; first += 16) {
         std::uint32_t offsets[kTiles][2];
@@ -314,29 +316,11 @@ GPU_INLINE void direct_product(const ProductParams& p) {
         }
       }
     };
-    int stage = 0;
+    add_offsets();
+    multiply_sums(p.unit);
     GPU_ROLLED
-    for (int step = 0; step < n_steps; ++step) {
+    for (; step < end; ++step) {
       const int block = step / 2, of_groups = block % blocks_of_groups * kDirectDepth;
-      if (of_groups == 0 && step % 2 == 0) {
-        const int first_group = block * kDirectDepth >> group_shift;
-        if (block > 0) {
-          sync();
-          copy_means(first_group);
-          close_copies();
-          multiply_sums(1 / p.unit);
-        }
-        const DeviceWeight again = own_weight();  // keeps no registers meanwhile
-        Groups(p, again, first_column, table).fill(p, again, first_group);
-        if (block > 0)
-          await_copies<0>();
-        else
-          await_copies<kStages - 2>();
-        sync();
-        const int left = static_cast<int>(p.means_stride) - first_group;
-        add_offsets(left < kDirectGroups ? left : kDirectGroups);
-        multiply_sums(p.unit);
-      }
       await_copies<kStages - 2>();
       sync();
       // Awaited with the first step of that block.
@@ -379,24 +363,54 @@ GPU_INLINE void direct_product(const ProductParams& p) {
     }
   };
   const int n_pieces = (tile.n_rows + 15) / 16;
-  if (n_pieces == 8) {
-    multiply([]() GPU_LAMBDA { return 8; });
-  } else {
-    multiply([n_pieces]() GPU_LAMBDA { return n_pieces; });
+  GPU_ROLLED
+  for (int first_block = 0; first_block < n_blocks; first_block += blocks_of_groups) {
+    const int first_group = first_block * kDirectDepth >> group_shift;
+    const int left = static_cast<int>(p.means_stride) - first_group;
+    n_groups = left < kDirectGroups ? left : kDirectGroups;
+    end =
+        2 * (first_block + blocks_of_groups < n_blocks ? first_block + blocks_of_groups : n_blocks);
+    means = activations + (stage == 0 ? kStages - 1 : stage - 1) * kStageBytes;
+    if (first_block > 0) {
+      sync();
+      copy_means(first_group, means);
+      close_copies();
+      multiply_sums(1 / p.unit);
+    }
+    const DeviceWeight again = own_weight();  // keeps no registers meanwhile
+    Groups(p, again, first_column, table).fill(p, again, first_group);
+    if (first_block > 0)
+      await_copies<0>();
+    else
+      await_copies<kStages - 2>();
+    sync();
+    if (n_pieces == 8) {
+      multiply([]() GPU_LAMBDA { return 8; });
+    } else {
+      multiply([n_pieces]() GPU_LAMBDA { return n_pieces; });
+    }
   }
 
+  // Rows are stored in a loop, which takes little code: sums go by way of shared memory, where no
+  // other thread reads them.
+  static_assert(kThreads * 8 * kTiles * 4 * 4 <= kStages * kStageBytes + kCodeBytes);
+  auto* own_sums = reinterpret_cast<float*>(activations) + thread();
+  sync();
+  GPU_UNROLL
+  for (int i = 0; i < 8 * kTiles * 4; ++i) own_sums[i * kThreads] = sums[i / 16][i / 4 % 4][i % 4];
   const int column = first_column + warp() * 32 + lane() % 4 * 8;
   if (column >= p.result.n_columns) return;
   const bool are_quads = is_multiple(p.result.y, 16) && p.result.y_stride % 4 == 0;
   const auto store = [&](auto store_row) GPU_LAMBDA {
-    GPU_UNROLL
+    GPU_ROLLED
     for (int i = 0; i < 16; ++i) {
       const int in_tile = 8 * i + lane() / 4;
-      if (in_tile >= tile.n_rows) continue;
+      if (in_tile >= tile.n_rows) break;
       const float scale = row_scales[in_tile];
       float own[8];
       GPU_UNROLL
-      for (int j = 0; j < 8; ++j) own[j] = sums[i / 2][j / 2][2 * (i % 2) + j % 2] * scale;
+      for (int j = 0; j < 8; ++j)
+        own[j] = own_sums[(i / 2 * 16 + j / 2 * 4 + 2 * (i % 2) + j % 2) * kThreads] * scale;
       store_row(p.result.y + y_rows[in_tile] * p.result.y_stride, own);
     }
   };

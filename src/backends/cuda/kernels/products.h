@@ -58,7 +58,7 @@ constexpr int direct_stages(int n_parts) {
 inline constexpr int kDirectCodeStages = 2;
 constexpr int direct_shared_bytes(int n_parts) {
   return direct_stages(n_parts) * n_parts * kProductRows * kTileDepth * 2 +
-         kDirectCodeStages * kProductColumns * kDirectDepth / 2 + kProductRows * kDirectGroups * 2 +
+         kDirectCodeStages * kProductColumns * kDirectDepth / 2 +
          kDirectGroups * kDirectGroupStride * 4;
 }
 constexpr bool opens_in_registers(const DeviceWeight& w) {
