@@ -54,7 +54,8 @@ TEST_P(FusedRows, ANormThatSomethingElseFollowsIsThere) {
   const std::int64_t n = GetParam(), d = 96;
   test::Random random(4);
   CudaAndCpu both(Precision::Fine);
-  const auto x = both.floats(n, d, random.floats(n * d)), scale = both.floats(1, d, random.floats(d));
+  const auto x = both.floats(n, d, random.floats(n * d)),
+             scale = both.floats(1, d, random.floats(d));
   const auto h = both.results(n, d), sum = both.floats(n, d, random.floats(n * d));
   const auto run = [&](Backend& backend, auto pick) {
     backend.rms_norm({.x = pick(x), .weight = pick(scale), .eps = 1e-5f, .out = pick(h)});
@@ -97,7 +98,8 @@ TEST_P(FusedRows, AStepOfTheDeltaRule) {
     CudaAndCpu both(Precision::Fine);
     const std::int64_t conv = 2 * 2 * d_key + 4 * d_value, out_dim = 4 * d_value;
     const auto state = both.floats(4 * d_key, d_value, random.floats(4 * d_key * d_value));
-    const auto a_log = both.floats(1, 4, random.floats(4)), dt_bias = both.floats(1, 4, random.floats(4));
+    const auto a_log = both.floats(1, 4, random.floats(4)),
+               dt_bias = both.floats(1, 4, random.floats(4));
     const auto norm = both.floats(1, d_value, random.floats(d_value));
     for (int step = 0; step < 3; ++step) {
       const auto qkv = both.floats(1, conv, random.floats(conv));

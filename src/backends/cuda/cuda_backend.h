@@ -126,8 +126,8 @@ class CudaBackend final : public Backend {
     std::optional<RmsNormOp> norm;
     std::optional<MatmulOp> product;
     std::optional<RouteOp> route;
-    std::optional<FfnOp> shared;         // whose hidden values `experts` has where it waits as well
-    std::optional<ExpertsOp> experts;    // whose hidden values are there
+    std::optional<FfnOp> shared;       // whose hidden values `experts` has where it waits as well
+    std::optional<ExpertsOp> experts;  // whose hidden values are there
     std::optional<CombineOp> combine;
     CUdeviceptr ids_copy = 0;  // where the ids of `experts` are to be copied
     bool is_empty = true;

@@ -37,7 +37,7 @@ class Device {
   const Driver& driver() const { return driver_; }
   const std::string& name() const { return name_; }
   int n_processors() const { return n_processors_; }
-  bool overlaps() const { return overlaps_; }  // kernels, see kernels/gpu.h
+  bool overlaps() const { return overlaps_; }                     // kernels, see kernels/gpu.h
   std::size_t most_shared_bytes() const { return most_shared_; }  // of a block
   CUstream compute() const { return compute_; }                   // operations, in order
   CUstream copies() const { return copies_; }                     // beside them

@@ -350,7 +350,9 @@ void CudaBackend::results_of_pairs(const ExpertsOp& op) {
   Family family =
       op.table.is_aligned ? family_of(p.down, precision_ != Precision::Exact) : Family::Any;
   if (family == Family::Common && !is_in_quads(op.hidden)) family = Family::Other;
-  p.times = family == Family::Any ? 1 : times_for(p.n_pairs * warps_for(family, p.down), kWarpsOfProducts);
+  p.times = family == Family::Any
+                ? 1
+                : times_for(p.n_pairs * warps_for(family, p.down), kWarpsOfProducts);
   launch(kernel_name("down_pairs", family), p,
          {.x = blocks_for(family, p.down, p.times),
           .y = count(p.n_pairs),
@@ -401,8 +403,8 @@ bool CudaBackend::can_take_shared(const FfnOp& shared, const ExpertsOp& op) cons
   const auto& b = op.spec->activation;
   return are_same(shared.x, op.h) && is_common(shared.gate) && is_common(shared.up) &&
          is_common(shared.down) && alike(device_weight(shared.gate), device_weight(shared.up)) &&
-         shared.gate.cols == op.table.gate.cols && is_in_quads(shared.hidden) && a.kind == b.kind && a.alpha == b.alpha &&
-         a.limit == b.limit;
+         shared.gate.cols == op.table.gate.cols && is_in_quads(shared.hidden) && a.kind == b.kind &&
+         a.alpha == b.alpha && a.limit == b.limit;
 }
 
 bool CudaBackend::can_sum(const ExpertsOp& op) const {
@@ -449,8 +451,8 @@ void CudaBackend::combine(const CombineOp& op) {
       w.experts && !w.combine && op.experts.buffer == w.experts->out.buffer &&
       op.experts.offset == w.experts->out.offset && op.weights.rows == w.experts->ids.rows &&
       op.weights.cols == w.experts->ids.cols && op.weights.is_packed() &&
-      (w.shared ? are_same(op.shared, w.shared->y) : op.shared.empty()) && op.shared_gate.cols <= 1 &&
-      (op.shared_gate.empty() || op.shared_gate.is_packed());
+      (w.shared ? are_same(op.shared, w.shared->y) : op.shared.empty()) &&
+      op.shared_gate.cols <= 1 && (op.shared_gate.empty() || op.shared_gate.is_packed());
   if (is_theirs) {
     waiting_.combine = op;
     return;
@@ -503,8 +505,8 @@ void CudaBackend::expert_sums(const Waiting& waiting, const View& total) {
     p.shared_hidden_stride = shared->hidden.stride;
     p.shared_gate = floats(combine.shared_gate);
     p.shared_offset = static_cast<std::int32_t>((bytes + 15) / 16 * 16);
-    bytes = static_cast<std::size_t>(p.shared_offset) +
-            shared_bytes(Family::Common, shared->down.cols);
+    bytes =
+        static_cast<std::size_t>(p.shared_offset) + shared_bytes(Family::Common, shared->down.cols);
   }
   launch("expert_sums_common", p,
          {.x = pieces(p.down.rows, warps_of_block(Family::Common) * kSummedRows),

@@ -48,8 +48,9 @@ void Program::issue(const Step& step, bool early) {
     CUlaunchAttribute overlap{};
     overlap.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
     overlap.value.programmaticStreamSerializationAllowed = 1;
-    const CUlaunchConfig config{step.grid.x, step.grid.y, step.grid.z, step.grid.threads, 1, 1,
-                                step.grid.shared_bytes, stream, &overlap, early ? 1u : 0u};
+    const CUlaunchConfig config{
+        step.grid.x, step.grid.y, step.grid.z,    step.grid.threads, 1, 1, step.grid.shared_bytes,
+        stream,      &overlap,    early ? 1u : 0u};
     MOEFLUX_CUDA(driver, cuLaunchKernelEx, &config, step.function, arguments, nullptr);
     return;
   }

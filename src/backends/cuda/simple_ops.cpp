@@ -147,7 +147,8 @@ void CudaBackend::route(const RouteOp& op) {
 
 void CudaBackend::launch_route(const RouteOp& op) {
   if (op.logits.rows > 0)
-    launch(precision_ == Precision::Exact ? "route_exact" : "route", route_params(op), {.x = count(op.logits.rows), .threads = 32});
+    launch(precision_ == Precision::Exact ? "route_exact" : "route", route_params(op),
+           {.x = count(op.logits.rows), .threads = 32});
 }
 
 gpu::RouteParams CudaBackend::route_params(const RouteOp& op) {

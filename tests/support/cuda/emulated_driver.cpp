@@ -291,7 +291,8 @@ Driver make() {
     return CUDA_SUCCESS;
   };
   d.cuFuncSetAttribute = [](CUfunction, int, int) { return CUDA_SUCCESS; };
-  d.cuLaunchKernelEx = [](const CUlaunchConfig* c, CUfunction function, void** params, void** more) {
+  d.cuLaunchKernelEx = [](const CUlaunchConfig* c, CUfunction function, void** params,
+                          void** more) {
     return launch(function, c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY,
                   c->blockDimZ, c->sharedMemBytes, c->hStream, params, more);
   };

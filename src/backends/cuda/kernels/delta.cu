@@ -53,8 +53,7 @@ GPU_KERNEL(short_conv_step, ConvParams, 256) {
 
 GPU_INLINE float decay_of(const DeltaParams& p, int head, float a) {
   const float x = a + p.dt_bias[head];
-  if (p.is_exact)
-    return portable::exp(-portable::exp(p.a_log[head]) * portable::softplus(x));
+  if (p.is_exact) return portable::exp(-portable::exp(p.a_log[head]) * portable::softplus(x));
   const float softplus = x > 20 ? x : log2(1.0f + exp(x)) * 0.6931471805599453f;
   return exp(-exp(p.a_log[head]) * softplus);
 }

@@ -1,6 +1,5 @@
 // Rows of activations: embedding, norms, sums, bounds, rotation, and rows of a cache.
 #include "backends/cuda/kernels/elementwise.h"
-
 #include "backends/cuda/kernels/row_norm.h"
 #include "backends/cuda/kernels/weights.h"
 #include "base/portable_math.h"

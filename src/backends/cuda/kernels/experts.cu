@@ -1,7 +1,6 @@
 // Looking experts up, and products whose weights have no chunks.
-#include "backends/cuda/kernels/experts.h"
-
 #include "backends/cuda/kernels/activation.h"
+#include "backends/cuda/kernels/experts.h"
 #include "backends/cuda/kernels/find_pairs.h"
 #include "backends/cuda/kernels/matvec_jobs.h"
 #include "backends/cuda/kernels/weights.h"

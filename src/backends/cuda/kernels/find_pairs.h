@@ -22,8 +22,8 @@ GPU_INLINE void find_pairs(const FindExpertsParams& p) {
       if (word == 0 && offset == kNoPlane) add_atomically(&n_missing, 1);
     }
     sync();
-    const bool is_done = p.mailbox == nullptr || n_missing == 0 ||
-                         load_acquire(p.mailbox + kFailedWord) != 0;
+    const bool is_done =
+        p.mailbox == nullptr || n_missing == 0 || load_acquire(p.mailbox + kFailedWord) != 0;
     if (is_done) break;
     if (thread() == 0) {
       std::uint32_t n_needed = 0;

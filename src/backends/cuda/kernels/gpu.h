@@ -6,9 +6,9 @@
 // values, found by its name (Driver). Blocks have a multiple of 32 threads in x only. Operations of
 // a warp are called by all of its 32 threads. Names in lower case are functions here; macros are
 //
-//   GPU_KERNEL  GPU_EARLY_KERNEL (see wait_for_previous())  GPU_SHARED (static memory of a block)  GPU_UNROLL, GPU_ROLLED (before a loop)
-//   GPU_INLINE (what takes the params of a kernel by reference, or is large)  GPU_LAMBDA (the same,
-//   before the body of a lambda)
+//   GPU_KERNEL  GPU_EARLY_KERNEL (see wait_for_previous())  GPU_SHARED (static memory of a block)
+//   GPU_UNROLL, GPU_ROLLED (before a loop) GPU_INLINE (what takes the params of a kernel by
+//   reference, or is large)  GPU_LAMBDA (the same, before the body of a lambda)
 #pragma once
 
 #include <cstddef>
@@ -23,13 +23,13 @@
 #define GPU_EARLY_KERNEL(name, Params, ...)                                                 \
   extern "C" __attribute__((global)) __attribute__((launch_bounds(__VA_ARGS__))) void name( \
       const Params p)
-#define GPU_KERNEL(name, Params, ...)              \
-  GPU_INLINE void name##_body(const Params& p);    \
-  GPU_EARLY_KERNEL(name, Params, __VA_ARGS__) {    \
-    ::moeflux::gpu::let_next_begin();              \
-    ::moeflux::gpu::wait_for_previous();           \
-    name##_body(p);                                \
-  }                                                \
+#define GPU_KERNEL(name, Params, ...)           \
+  GPU_INLINE void name##_body(const Params& p); \
+  GPU_EARLY_KERNEL(name, Params, __VA_ARGS__) { \
+    ::moeflux::gpu::let_next_begin();           \
+    ::moeflux::gpu::wait_for_previous();        \
+    name##_body(p);                             \
+  }                                             \
   GPU_INLINE void name##_body([[maybe_unused]] const Params& p)
 #define GPU_SHARED __attribute__((shared))
 #define GPU_UNROLL _Pragma("unroll")

@@ -1,4 +1,5 @@
-// Products of few rows of activations: 2, 3, 5 and 6 bits and 4-bit floats, activations rounded to 16 bits.
+// Products of few rows of activations: 2, 3, 5 and 6 bits and 4-bit floats, activations rounded to
+// 16 bits.
 #include "backends/cuda/kernels/matvec_rows.h"
 
 GPU_CODE_BEGIN

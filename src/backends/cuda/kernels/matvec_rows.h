@@ -24,7 +24,8 @@ struct CommonDigits {
 struct CommonExperts {
   template <class Use>
   GPU_INLINE static void with_format(const DeviceWeight& w, const Use& use) {
-    if (reinterpret_cast<std::uintptr_t>(w.data) % 16 == 0) return CommonDigits::with_format(w, use);
+    if (reinterpret_cast<std::uintptr_t>(w.data) % 16 == 0)
+      return CommonDigits::with_format(w, use);
     if (w.bits == 4)
       use(ChunkFormat<Kind::Affine, 4, true>());
     else
@@ -79,7 +80,8 @@ GPU_INLINE void run_matvec(const MatvecParams& p, int n_rows) {
     multiply_rows<F, kN, false>(
         w, w, first, p.times, n_rows,
         [&]() GPU_LAMBDA {
-          if (p.norm.out != nullptr && 8 * thread() < w.cols) prefetch(p.norm.weight + 8 * thread());
+          if (p.norm.out != nullptr && 8 * thread() < w.cols)
+            prefetch(p.norm.weight + 8 * thread());
           wait_for_previous();
           return bring_activations<F>(p.x, p.x_stride, n_rows, w.cols, p.norm);
         },
@@ -95,8 +97,8 @@ template <class Family, int kN>
 GPU_INLINE void run_gated(const GatedParams& p, int n_rows) {
   let_next_begin();
   const DeviceWeight w = p.gate, up_weight = p.up;
-  const int first =
-      (block_x() * (n_threads() / kWarp) + warp()) * p.times * rows_at_a_time(w.cols / kVectorColumns);
+  const int first = (block_x() * (n_threads() / kWarp) + warp()) * p.times *
+                    rows_at_a_time(w.cols / kVectorColumns);
   Family::with_format(w, [&](auto format) GPU_LAMBDA {
     using F = decltype(format);
     multiply_rows<F, kN, true>(
@@ -170,8 +172,8 @@ GPU_INLINE void run_down_pairs(const ExpertPairsParams& p) {
   const FoundExpert found = p.found[pair];
   if (found.gate.data == nullptr) return;
   const DeviceWeight down = placed(p.down, found.down);
-  const int first =
-      (block_x() * (n_threads() / kWarp) + warp()) * p.times * rows_at_a_time(down.cols / kVectorColumns);
+  const int first = (block_x() * (n_threads() / kWarp) + warp()) * p.times *
+                    rows_at_a_time(down.cols / kVectorColumns);
   const std::int64_t of_expert = p.down_bias == nullptr ? 0 : std::int64_t{p.ids[pair]} * down.rows;
   Family::with_format(down, [&](auto format) GPU_LAMBDA {
     using F = decltype(format);

@@ -46,7 +46,7 @@ GPU_KERNEL(norm_short_rows, NormRowsParams, 256) {
 GPU_KERNEL(norm_long_rows, NormRowsParams, 256) {
   GPU_SHARED float memory[32];
   normalize<kNormRowThreads>(p.norm, block_x(), thread(),
-                          [&](float x) { return block_sum(x, memory); });
+                             [&](float x) { return block_sum(x, memory); });
 }
 
 }  // namespace moeflux::gpu

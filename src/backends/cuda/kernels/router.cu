@@ -1,8 +1,7 @@
 // Choosing experts, and putting together what they yield.
-#include "backends/cuda/kernels/router.h"
-
 #include "backends/cuda/kernels/find_pairs.h"
 #include "backends/cuda/kernels/gpu.h"
+#include "backends/cuda/kernels/router.h"
 #include "base/portable_math.h"
 
 GPU_CODE_BEGIN
@@ -78,7 +77,8 @@ GPU_INLINE void route_row(const RouteParams& p, int row, bool is_rehearsal) {
       }
       GPU_UNROLL
       for (int mask = kWarp / 2; mask > 0; mask /= 2) {
-        const float other_first = shuffle_xor(first, mask), other_second = shuffle_xor(second, mask);
+        const float other_first = shuffle_xor(first, mask),
+                    other_second = shuffle_xor(second, mask);
         const float lower = min(first, other_first);
         first = max(first, other_first);
         second = max(lower, max(second, other_second));
@@ -162,8 +162,8 @@ GPU_KERNEL(route_exact, RouteParams, 32) {
   route_any<true>(p, block_x());
 }
 
-// One block: a warp for each row, and then all look their experts up. Most of its time would be spent
-// waiting for instructions: it rehearses while the kernel before it still runs.
+// One block: a warp for each row, and then all look their experts up. Most of its time would be
+// spent waiting for instructions: it rehearses while the kernel before it still runs.
 GPU_EARLY_KERNEL(route_and_find, RouteAndFindParams, 256) {
   let_next_begin();
   GPU_ROLLED
