@@ -21,7 +21,7 @@ namespace {
 // An authority that trusts itself, or a certificate that it signs. Written as PEM.
 struct Certificate {
   X509* x509 = X509_new();
-  EVP_PKEY* key = EVP_EC_gen("P-256");
+  EVP_PKEY* key = EVP_PKEY_Q_keygen(nullptr, nullptr, "EC", "P-256");
 
   Certificate(const char* name, const char* names, const Certificate* signer) {
     X509_set_version(x509, 2);

@@ -20,7 +20,7 @@ class Certificate {
  public:
   // `names` as OpenSSL writes them. `days`: from now; negative: it has expired.
   explicit Certificate(const std::string& names = "DNS:localhost,IP:127.0.0.1", long days = 1)
-      : key_(EVP_EC_gen("P-256"), EVP_PKEY_free) {
+      : key_(EVP_PKEY_Q_keygen(nullptr, nullptr, "EC", "P-256"), EVP_PKEY_free) {
     const std::unique_ptr<X509, void (*)(X509*)> certificate(X509_new(), X509_free);
     X509* const x = certificate.get();
     constexpr long kDay = 24 * 3600;

@@ -48,7 +48,8 @@ struct SpanCodes {
     if constexpr (Bits == 8) {
       return line;
     } else {
-      return _mm512_and_si512(moved(line, from, to), _mm512_set1_epi8(((1 << Bits) - 1) << to));
+      return _mm512_and_si512(moved(line, from, to),
+                              _mm512_set1_epi8(static_cast<char>(((1 << Bits) - 1) << to)));
     }
   }
 };
