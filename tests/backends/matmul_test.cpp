@@ -28,8 +28,9 @@ TEST_P(Formats, Matmul) {
   Random random(1);
   const std::int64_t shapes[][3] = {{1, 1, 1},   {3, 3, 2},    {5, 17, 1},
                                     {17, 96, 5}, {40, 129, 9}, {7, 300, 18}};
-  for (const auto& [rows, cols, n] : shapes) {
-    const RandomWeight w = weight(random, rows, cols);
+  for (const auto& shape : shapes) {
+    const std::int64_t rows = shape[0], n = shape[2];
+    const RandomWeight w = weight(random, rows, shape[1]);
     const std::int64_t x_stride = w.cols() + 5, y_stride = rows + 3;
     const std::vector<float> x = random.floats(n * x_stride);
     std::vector<double> want(static_cast<std::size_t>(n * y_stride), -7);
