@@ -86,6 +86,28 @@ TEST_P(FusedRows, ASumBecomesPartOfTheProductBeforeIt) {
   }
 }
 
+// What reads and writes the same row is not put together.
+TEST(FusedRowsThatOverlap, AreDoneOneAfterTheOther) {
+  constexpr std::int64_t kWide = 1088;
+  test::Random random(8);
+  CudaAndCpu both(Precision::Fine);
+  const RandomWeight w(random, four_bits(), kWide, kWide);
+  const auto weight = both.weight(w.view());
+  const auto x = both.floats(1, kWide, random.floats(kWide));
+  const auto scale = both.floats(1, kWide, random.floats(kWide));
+  const auto h = both.results(1, kWide), y = both.results(1, kWide);
+  const auto run = [&](Backend& backend, auto pick) {
+    backend.matmul({.weight = pick(weight), .x = pick(x), .y = pick(y)});
+    backend.add({.x = pick(y), .y = pick(x)});
+    backend.rms_norm({.x = pick(x), .weight = pick(scale), .eps = 1e-5f, .out = pick(h)});
+    backend.matmul({.weight = pick(weight), .x = pick(h), .y = pick(x)});
+  };
+  run(*both.gpu, kGpu);
+  run(*both.cpu, kCpu);
+  EXPECT_LT(both.difference(h), kClose);
+  EXPECT_LT(both.difference(x), kClose);
+}
+
 TEST_P(FusedRows, AStepOfTheDeltaRule) {
   test::Random random(6);
   for (const auto& [d_key, d_value] : {std::pair(32, 64), std::pair(128, 128), std::pair(64, 32)}) {

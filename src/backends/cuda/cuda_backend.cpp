@@ -270,6 +270,7 @@ void CudaBackend::download(const Bytes& from, std::span<std::byte> to) {
   downloads_used_ = at + to.size();
   const CUdeviceptr staged = reinterpret_cast<std::uintptr_t>(downloads_ + at);
   if (waiting_.experts && waiting_.ids_copy == 0 &&
+      from.size == waiting_.experts->ids.bytes().size &&
       address(from) == address(waiting_.experts->ids.bytes())) {
     waiting_.ids_copy = staged;  // by the launch that is to come
     ++n_enqueued_;

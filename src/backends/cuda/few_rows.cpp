@@ -111,6 +111,12 @@ bool are_same(const View& a, const View& b) {
          a.stride == b.stride;
 }
 
+// What is read while the other is written would depend on the order of blocks.
+bool overlap(const View& a, const View& b) {
+  const Bytes x = a.bytes(), y = b.bytes();
+  return x.buffer == y.buffer && x.offset < y.offset + y.size && y.offset < x.offset + x.size;
+}
+
 // But for where they lie and how many rows they have.
 bool have_same_format(gpu::DeviceWeight a, const gpu::DeviceWeight& b) {
   a.data = b.data, a.scales = b.scales, a.biases = b.biases;
@@ -393,7 +399,7 @@ void CudaBackend::settle() {
 bool CudaBackend::can_take_norm(std::span<const MatmulOp> ops) const {
   return std::all_of(ops.begin(), ops.end(), [&](const MatmulOp& op) {
     return is_common(op.weight) && are_same(op.x, waiting_.norm->out) &&
-           is_in_quads(waiting_.norm->x);
+           !overlap(op.y, waiting_.norm->x) && is_in_quads(waiting_.norm->x);
   });
 }
 
@@ -412,8 +418,10 @@ bool CudaBackend::can_sum(const ExpertsOp& op) const {
   return may_wait(op.h.rows) && op.table.is_aligned && alike(gate, up) &&
          family_of(gate, true) == Family::Common &&
          family_of(shape_of(op.table.down), true) == Family::Common &&
-         op.ids.cols <= gpu::kMostSummed && op.out.is_packed() && is_in_quads(op.h) &&
-         is_in_quads(op.hidden);
+         op.ids.cols <= gpu::kMostSummed &&
+         shared_bytes(Family::Common, op.ids.cols * op.table.down.cols + gpu::kMostVectorColumns) <=
+             static_cast<std::size_t>(shared_bytes_of_block()) &&
+         op.out.is_packed() && is_in_quads(op.h) && is_in_quads(op.hidden);
 }
 
 // The device's part of a layer's experts in as few launches as they take: finding them, hidden
@@ -465,7 +473,7 @@ void CudaBackend::add(const AddOp& op) {
   MOEFLUX_ASSERT(op.x.is_packed() && op.y.is_packed());
   note_rows(op.y.rows);
   if (op.scale.empty() && waiting_.product && are_same(op.x, waiting_.product->y) &&
-      op.y.buffer != nullptr && !are_same(op.y, waiting_.product->y)) {
+      !overlap(op.y, waiting_.product->y) && !overlap(op.y, waiting_.product->x)) {
     const MatmulOp product = *waiting_.product;
     waiting_ = {};
     return few_rows(std::span(&product, 1), nullptr, op.y);

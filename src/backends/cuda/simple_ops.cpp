@@ -136,6 +136,13 @@ void CudaBackend::store_kv(const StoreKvOp& op) {
 }
 
 void CudaBackend::route(const RouteOp& op) {
+  MOEFLUX_ASSERT(op.ids.is_packed() && op.weights.is_packed());
+  if (op.logits.cols > gpu::kMostExperts || op.router->n_groups > gpu::kWarp ||
+      op.ids.cols > gpu::kWarp)
+    fail(Errc::Unsupported,
+         "the GPU chooses at most {} of {} experts in {} groups; this layer chooses {} of {} in {}",
+         gpu::kWarp, gpu::kMostExperts, gpu::kWarp, op.ids.cols, op.logits.cols,
+         op.router->n_groups);
   settle();
   if (may_wait(op.logits.rows)) {
     waiting_.route = op;
@@ -152,13 +159,7 @@ void CudaBackend::launch_route(const RouteOp& op) {
 }
 
 gpu::RouteParams CudaBackend::route_params(const RouteOp& op) {
-  MOEFLUX_ASSERT(op.ids.is_packed() && op.weights.is_packed());
   const RouterSpec& router = *op.router;
-  if (op.logits.cols > gpu::kMostExperts || router.n_groups > gpu::kWarp ||
-      op.ids.cols > gpu::kWarp)
-    fail(Errc::Unsupported,
-         "the GPU chooses at most {} of {} experts in {} groups; this layer chooses {} of {} in {}",
-         gpu::kWarp, gpu::kMostExperts, gpu::kWarp, op.ids.cols, op.logits.cols, router.n_groups);
   auto p = zeroed<gpu::RouteParams>();
   p.logits = floats(op.logits);
   p.stride = op.logits.stride;
